@@ -27,8 +27,9 @@ def missing_operator(operator: str) -> Callable[..., NoReturn]:
     def call(*args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(
             f'this model needs the mmcv operator {operator!r}, which the installed mmcv was built '
-            'without and mmposenc does not replace. Install an mmcv with compiled operators, and '
-            f'for a GPU write FORCE_CUDA=1 before the command: {build_command_text()}')
+            'without and mmposenc does not replace. Install an mmcv with compiled operators; many '
+            'run on a GPU alone, for which FORCE_CUDA=1 goes before the command: '
+            f'{build_command_text()}')
 
     call.__name__ = call.__qualname__ = operator
     return call

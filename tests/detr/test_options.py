@@ -77,7 +77,6 @@ BAD = [
      "MultiheadAttention has no argument 'droput'; did you mean 'dropout'"),
     (detr, {'encoder.rel_pos_encodign': IRPE}, "encoder: DetrEncoder has no argument "
                                                "'rel_pos_encodign'; did you mean 'rel_pos_"),
-    (deformable, {'encoder.positons': (0,)}, "DeformableEncoder .*; did you mean 'positions'"),
     (detr, {'encoder.layer_cfg.rel_pos_encoding': IRPE}, "encoder.layer_cfg: DetrEncoderLayer has"),
     (detr, {'encoder.layer_cfg.ffn_cfg.ffn_dropp': 0.1}, "ffn_cfg: FFN .*; did you mean 'ffn_dr"),
     (detr, {'decoder.num_layer': 1}, "decoder: DetrDecoder .*; did you mean 'num_layers'"),
@@ -140,15 +139,6 @@ def test_sines_of_a_box_are_as_many_as_asked(monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(
         model.decoder(**given),
         dino_layers.DinoTransformerDecoder.forward(model.decoder, **given))
-
-
-def test_a_relative_encoding_of_the_encoder_is_that_of_its_layers() -> None:
-    given, = (build(detr(encoder=dict(rel_pos_encoding=[IRPE, dict(type='mmposenc.ALiBi2D')]))),)
-    usual = build(detr(attn=dict(rel_pos_encoding=[IRPE, dict(type='mmposenc.ALiBi2D')])))
-    usual.load_state_dict(given.state_dict())
-    found, wanted = (predict(model, images(((64, 96),)))[0] for model in (given, usual))
-    assert any('rel_pos_encoding' in name for name in given.state_dict())
-    assert torch.equal(found.bboxes, wanted.bboxes) and torch.equal(found.scores, wanted.scores)
 
 
 @pytest.mark.parametrize('sharing', ['stage', 'all'])

@@ -90,22 +90,6 @@ def test_padding_changes_nothing_in_the_encoder_of_maskformer() -> None:
     torch.testing.assert_close(after[0], before[0])
 
 
-def test_positions_are_those_asked_for() -> None:
-    """A table is added where sines were, resized to an image's own cells; None adds nothing."""
-    found = []
-    for kind in (None, 'learned'):
-        model = build(config(DENSE, encoder_pos=kind))
-        model.encoder.register_forward_pre_hook(
-            lambda module, args, kwargs: found.append(kwargs['query_pos']), with_kwargs=True)
-        run(model)
-    assert not found[0].any()
-    table = model.positional_encoding.encoder_pos_encodings.pos_embed.unflatten(1, (25, 42))
-    for index, grid in enumerate(((2, 3), (2, 2))):
-        resized = torch.nn.functional.interpolate(table.permute(0, 3, 1, 2), grid, mode='bicubic')
-        own = found[1][index].unflatten(0, (2, 3))[:grid[0], :grid[1]]
-        torch.testing.assert_close(own, resized[0].permute(1, 2, 0))
-
-
 @pytest.mark.parametrize('name, options, message', [
     (SPARSE, dict(attn=dict(rel_pos_encoding=IRPE)), 'deformable attention has no logits of pairs'),
     (DENSE, dict(skip_padding=True), 'convolutions after the encoder read padded tokens'),

@@ -1,6 +1,7 @@
 """Biases of decoders by boxes: against their formulas, and in every detector."""
 import math
 import pickle
+from itertools import pairwise
 
 import pytest
 import torch
@@ -111,6 +112,15 @@ def test_a_detector_trains_them(name):
         for p in found.values():
             p.zero_()
     torch.testing.assert_close(predict(model, data)[0].scores, without)
+
+
+def test_a_relation_is_that_of_two_layers_in_a_row():
+    model, seen = build(config('DETR', relation=RELATION, num_layers=4)), []
+    model.decoder.relation.register_forward_pre_hook(lambda module, boxes: seen.append(boxes))
+    predict(model, images(((64, 96),)))
+    for (_, later), (before, _) in pairwise(seen):
+        assert torch.equal(before, later)
+    assert not torch.equal(*seen[2])
 
 
 def test_denoising_queries_are_not_seen():
