@@ -141,10 +141,10 @@ def test_runs_get_a_gpu_and_cores_of_their_own(monkeypatch, tmp_path):
     monkeypatch.setattr(workers, 'start_run_process', started)
     made = workers.LocalWorkers(2, ['0', '3', '5'])
     first, second = made.start([SimpleNamespace(folder=tmp_path / name) for name in 'ab'])
-    over.add('a')
-    assert (first.done(), second.done(), first.result()) == (True, False, 7)
+    over.add('b')
+    assert (first.done(), second.done(), second.result()) == (False, True, 7)
     made.start([SimpleNamespace(folder=tmp_path / 'c')])
-    assert [each['CUDA_VISIBLE_DEVICES'] for each in variables_of.values()] == ['0', '3', '0']
+    assert [each['CUDA_VISIBLE_DEVICES'] for each in variables_of.values()] == ['0', '3', '3']
     assert {each['OMP_NUM_THREADS'] for each in variables_of.values()} == {'4'}
     monkeypatch.setenv('OMP_NUM_THREADS', '1')
     workers.LocalWorkers(1).start([SimpleNamespace(folder=tmp_path / 'd')])
@@ -181,7 +181,9 @@ def test_the_console(tmp_path, capsys):
     assert lines[0] == 'none seed 0: finished, top-1 accuracy 44.2 (1 of 6 runs over)'
     assert len(lines) == 7 and lines[6] == '6 of 6 runs over'
     assert compare.print_and_write_results(study) == 0
-    assert capsys.readouterr().out.splitlines()[-2] == (
+    shown = capsys.readouterr().out
+    assert '│ no encoding │ 45.2 (42.7 to 47.7) * │ 3 ' in shown
+    assert shown.splitlines()[-2] == (
         'The model without an encoding has the highest top-1 accuracy at the trained size, 45.2 % '
         '(mean of 3 seeds). Can still be best: no encoding and PEG. More seeds may tell.')
 

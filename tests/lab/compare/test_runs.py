@@ -59,6 +59,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
     last = study.runs()[-1]
     for test in records[-1]['tests']:
         cfg = runs.run_config(study, last, 'again')
+        assert cfg.randomness.seed == last.seed == 1
         if test['factor'] == 2:
             resize = dict(type='Resize', scale=64)
             cfg.test_dataloader.dataset.pipeline.insert(1, resize)
