@@ -100,17 +100,13 @@ def test_what_help_lists_is_what_the_commands_can_do() -> None:
     assert f'{side} x {side}' in USUAL and f'{pixels ** .5:.0f} x {pixels ** .5:.0f}' in USUAL
 
 
-def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys) -> None:
-    (tmp_path / 'config.py').write_text('train_cfg = dict(a=1, pair=(1, 2))\nval_cfg = None\n')
+def test_options_of_the_config_have_a_value(tmp_path, capsys) -> None:
+    """mmengine reads it, with any further =."""
+    (tmp_path / 'config.py').write_text('train_cfg = dict(a=1)\nval_cfg = None\n')
     parser = make_config_parser('what it does', 'a=1')
     args = parser.parse_args([str(tmp_path / 'config.py'), '--cfg-options', 'train_cfg.a=3',
-                              'train_cfg.b=[1,(2.5,x)]', 'train_cfg.pair=3,4', '--cfg-options',
-                              'val_cfg.c=p=q', 'val_cfg.d=None'])
+                              '--cfg-options', 'val_cfg.c=p=q', 'val_cfg.d=[1,(2.5,x)]'])
     cfg = options.config_of_arguments(args)
-    assert cfg.train_cfg == dict(a=3, b=[1, (2.5, 'x')], pair=(3, 4))
-    assert cfg.val_cfg == dict(c='p=q', d=None)
+    assert cfg.train_cfg == dict(a=3) and cfg.val_cfg == dict(c='p=q', d=[1, (2.5, 'x')])
     status, text = said(capsys, parser.parse_args, ['config.py', '--cfg-options', 'a'])
     assert status == 2 and "--cfg-options: 'a' is not KEY=VALUE" in text
-    args.cfg_options = ['train_cfg.a=(1,2']
-    with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reporting_errors(args):
-        options.config_of_arguments(args)

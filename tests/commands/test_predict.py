@@ -199,7 +199,10 @@ def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) 
 
 
 def test_what_the_python_call_takes_and_refuses(detector, tmp_path) -> None:
-    model = mmposenc.load(detector['config'], detector['checkpoint'])
+    with pytest.raises(ValueError, match=r"names weights.*load\(CONFIG, 'hf://me/tiny'\)"):
+        mmposenc.load('hf://me/tiny')
+    model = mmposenc.load(engine.load_config(str(detector['config'])), detector['checkpoint'])
+    assert model.dataset_meta['classes'] == ('square', 'disc') and not model.training
     path = shot(tmp_path / 'plain.png', np.asarray(Image.open(detector['images'] / 'shape_1.jpg')))
     pixels = np.asarray(Image.open(path))
     one = mmposenc.predict(model, path, score_thr=0.0)
@@ -238,13 +241,6 @@ def test_masks_of_objects_are_those_of_its_boxes() -> None:
     assert np.array_equal(decode(result.record()['masks'][1]), result.masks[1])
     assert result.names == ['disc', 'square'] and result.boxes.shape == (2, 4)
     assert repr(result) == 'Result(one.jpg: disc 0.90, square 0.60)'
-
-
-def test_what_load_takes_and_refuses(detector) -> None:
-    model = mmposenc.load(engine.load_config(str(detector['config'])), detector['checkpoint'])
-    assert model.dataset_meta['classes'] == ('square', 'disc') and not model.training
-    with pytest.raises(ValueError, match=r"names weights.*load\(CONFIG, 'hf://me/tiny'\)"):
-        mmposenc.load('hf://me/tiny')
 
 
 def test_a_stop_leaves_what_was_done(detector, tmp_path, monkeypatch) -> None:
