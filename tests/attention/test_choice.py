@@ -34,8 +34,7 @@ def test_choice(monkeypatch):
     for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
         monkeypatch.setattr(choice, 'onednn_halves_time', lambda faster=faster: faster)
         assert choose(None, (23, 23)) == engine
-    assert choose(None, regions=torch.zeros(1, 400)) == 'sdpa'
-    assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'chunked'
+    assert choose(None, regions=torch.zeros(1, 400)) == 'chunked'
     assert choose('IRPE product k') == 'chunked'
     assert choose('RotaryEmbedding') == 'sdpa' and choose('QueryAbsolute1D') == 'sdpa'
     with torch.no_grad():

@@ -60,10 +60,11 @@ def fastest_implementation(problem: Problem) -> str:
         return 'chunked'
     if not problem.terms and no_dropout and problem.regions is None:
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if trains or not no_dropout or not all(fits_attn_mask(term) for term in problem.terms):
+    if (trains or not no_dropout or problem.regions is not None
+            or not all(fits_attn_mask(term) for term in problem.terms)):
         return 'chunked'
     fused = pairs_of(problem) < thresholds.MASK_BELOW and problem.q.dtype != torch.bfloat16
-    return 'sdpa' if fused or not problem.terms else 'chunked'
+    return 'sdpa' if fused else 'chunked'
 
 
 def definition_bytes(device: torch.device) -> float:

@@ -7,6 +7,7 @@ from the same seed.
 """
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -21,7 +22,6 @@ from . import thresholds
 from .dropout import DropoutFactors
 from .layout import Chunk, ChunkLimits, Layout, chunk_groups
 from .products import add_product
-from .sdpa import slices_of_one_kind
 from .sizes import is_trained, logits_bytes, on_cpu, pairs_of, refuse_uncomputed
 from .table_writers import has_buckets_of_cells
 from .writers import ChunkWork, LogitWriter, ValueWriter, Writer, has_writer
@@ -110,15 +110,17 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
     of_keys = layout.arrange(regions, -1)
 
     def pairs_across_regions(chunk: Chunk) -> Iterator[tuple[slice, Tensor]]:
-        windows = range(chunk.images.start, chunk.images.stop)
-        splits = [several[window % len(several)] for window in windows]
-        for part, split in slices_of_one_kind(splits, len(splits)):
+        first, last = chunk.images.start, chunk.images.stop
+        for split, neighbours in itertools.groupby(
+                range(first, last), lambda window: several[window % len(several)]):
             if split:
+                start, *others = neighbours
+                stop = start + 1 + len(others)
                 # A range, because the host would wait for a list to be copied to a GPU.
-                start, stop = windows[part].start, windows[part].stop
                 which = torch.arange(start, stop, device=regions.device) % len(several)
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
-                yield part, (queries[:, :, None] != keys[:, None])[:, None]
+                yield (slice(start - first, stop - first),
+                       (queries[:, :, None] != keys[:, None])[:, None])
     return pairs_across_regions
 
 
