@@ -14,6 +14,9 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from torch import distributed
 
+#: Errors of a loader whose workers ended by the signal that this process has got, too.
+LOST_BATCH = (RuntimeError, ConnectionError, EOFError, FileNotFoundError)
+
 
 class Interrupted(SystemExit):
     """Raised to end the program with the exit status that shells give to a signal."""

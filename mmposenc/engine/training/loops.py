@@ -13,7 +13,7 @@ from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
 from torch.utils.data import DataLoader
 
-from .interrupt import Interrupted
+from .interrupt import LOST_BATCH, Interrupted
 from .seeding import SeededBatchSampler, seed_all, seed_of_position
 
 
@@ -66,6 +66,18 @@ class ResumableLoop(BaseLoop):
         if isinstance(batches, SeededBatchSampler):
             batches.start(self._pass, self._batch)
 
+    def _batches(self) -> Iterator[object]:
+        """Yield the batches of a pass. If a signal ended the workers that load them, save and end
+        the training, which is between two iterations here."""
+        try:
+            yield from self.dataloader
+        except LOST_BATCH as error:
+            signum = self.runner.interrupt.signum
+            if not signum:
+                raise
+            self.runner.save_interrupted()
+            raise Interrupted(128 + signum) from error
+
     def run_iter(self, *args: object) -> None:
         """Iterate one batch. What is drawn, such as dropped paths, depends only on the run's seed,
         the iteration and the process, so a resumed run draws the same."""
@@ -84,12 +96,15 @@ class ResumableLoop(BaseLoop):
             return
         try:
             self.runner.val_loop.run()
-        except Interrupted:
+        except (Interrupted, *LOST_BATCH) as error:
+            signum = self.runner.interrupt.signum
+            if not signum or self._validated_iter == self._iter:
+                raise
             for hook in self.runner.hooks:  # The model gets the trained weights back.
                 if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
                     hook._swap_ema_parameters()
             self.runner.save_interrupted()
-            raise
+            raise Interrupted(128 + signum) from error
 
 
 class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
@@ -111,7 +126,7 @@ class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
         self.runner.call_hook('before_train_epoch')
         self.runner.model.train()
         self._start_pass_over_data()
-        for idx, data_batch in enumerate(self.dataloader, self._batch):
+        for idx, data_batch in enumerate(self._batches(), self._batch):
             self.run_iter(idx, data_batch)
         self.runner.call_hook('after_train_epoch')
         self._epoch += 1
@@ -131,7 +146,7 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
         while True:
             self._start_pass_over_data()
             first = self._batch
-            yield from self.dataloader
+            yield from self._batches()
             if self._batch == first == 0:
                 raise ValueError('train_dataloader: its data set gives no batch; at least one is '
                                  'required')

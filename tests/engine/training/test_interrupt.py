@@ -37,11 +37,24 @@ class Signal(Hook):
             self.send()
 
 
-def runner(work_dir, *hooks, **kwargs) -> Runner:
+class Lost(Data):
+    """Sends a signal and raises the error of a dead worker, the fifth time it is read."""
+
+    count = 0
+
+    def __getitem__(self, index: int) -> dict:
+        self.count += 1
+        if self.count == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise RuntimeError('DataLoader worker exited unexpectedly')
+        return super().__getitem__(index)
+
+
+def runner(work_dir, *hooks, train=Data, val=Data, **kwargs) -> Runner:
     torch.manual_seed(0)
-    data = torch.utils.data.DataLoader
+    train, val = (torch.utils.data.DataLoader(data(3)) for data in (train, val))
     return tiny_run.runner(
-        work_dir, epochs=3, train_dataloader=data(Data(3)), val_dataloader=data(Data(3)),
+        work_dir, epochs=3, train_dataloader=train, val_dataloader=val,
         val_cfg=dict(), val_evaluator=[tiny_run.Count()], randomness=dict(seed=3),
         default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=3)),
         custom_hooks=[dict(type='EMAHook', momentum=0.25), *hooks],
@@ -55,13 +68,15 @@ def whole(tmp_path_factory) -> dict:
     return load_checkpoint(work / 'epoch_3.pth')
 
 
-@pytest.mark.parametrize('at, place', [
-    (dict(train=4), (1, 5, {'epoch': 1, 'image': 2})),
-    (dict(train=5), (1, 6, {'epoch': 1, 'image': 3})),  # the epoch is yet to be closed
-    (dict(val=5), (2, 6, {'epoch': 2, 'image': 0}))])  # the moving average is in the model
-def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, place) -> None:
+@pytest.mark.parametrize('at, data, place', [
+    (dict(train=4), {}, (1, 5, {'epoch': 1, 'image': 2})),
+    (dict(train=5), {}, (1, 6, {'epoch': 1, 'image': 3})),  # the epoch is yet to be closed
+    (dict(val=5), {}, (2, 6, {'epoch': 2, 'image': 0})),  # the moving average is in the model
+    ({}, dict(train=Lost), (1, 4, {'epoch': 1, 'image': 1})),
+    ({}, dict(val=Lost), (2, 6, {'epoch': 2, 'image': 0}))])
+def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, data, place) -> None:
     with pytest.raises(Interrupted) as status:
-        runner(tmp_path, Signal(**at)).train()
+        runner(tmp_path, Signal(**at), **data).train()
     assert status.value.code == 128 + signal.SIGTERM
     assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['interrupted.pth']
     log = next(tmp_path.glob('*/*.log')).read_text()
