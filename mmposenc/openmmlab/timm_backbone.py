@@ -21,7 +21,7 @@ from ..encodings.placement import EncodingConfigs, Positions
 from ..integrations import timm as integration
 from ..terminal.messages import suggestion_text
 
-import timm  # isort: skip (after mmposenc has provided torchvision's operators)
+import timm  # isort: skip (after mmposenc has declared torchvision's operators)
 
 _SWINS = ['swin_transformer', 'swin_transformer_v2']
 #: For each module of timm, the encoding of this project that equals the bias in its attention.
