@@ -215,6 +215,13 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
     assert 'rel_pos_encoding' not in base.model.encoder.layer_cfg.self_attn_cfg
 
 
+def test_an_encoding_in_the_layers_of_an_encoder_is_replaced():
+    base = detr()
+    base.model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding = dict(type='mmposenc.IRPE')
+    encoder = applied(base, 'swin-bias').model.encoder
+    assert encoder.layer_cfg.self_attn_cfg.rel_pos_encoding is None
+
+
 @pytest.mark.parametrize(('base', 'words', 'said'), [
     (lambda: detr(tiny_detr.conditional), ['swin-bias'], None),
     (lambda: detr(tiny_detr.dab), ['sincos+irpe-k'], None),
