@@ -64,6 +64,8 @@ def _shrink_plain(backbone: Any) -> None:
     backbone.frozen_stages = min(backbone.get('frozen_stages', -1), blocks - query_blocks)
     if maps:
         backbone.out_indices = tuple(range(blocks))[-len(maps):]
+    if str(backbone.get('arch')).startswith('dinov'):  # Untrained, its blocks would add nothing.
+        backbone.layer_scale_init_value = 1.0
     if backbone.get('in_channels', 3) == 3:  # digits are small as they are
         backbone.img_size = 64
     if 'window_size' in backbone or str(backbone.get('arch')).startswith('vitdet'):
@@ -89,8 +91,8 @@ def samples(cfg: Config, number: int, seed: int = 0,
             sizes: list[tuple[int, int]] | None = None) -> list[dict]:
     """Items of a data set: random pictures of one size, or of those (height, width), each with
     another number of objects."""
-    side = min(cfg.model.backbone.get('img_size', 64), 64)
     channels = cfg.model.backbone.get('in_channels', 3)
+    side = 64 if channels == 3 else cfg.model.backbone.get('img_size', 32)  # of digits
     generator = torch.Generator().manual_seed(seed)
     made = []
     for i, size in enumerate(sizes or [(side, side)] * number):

@@ -86,17 +86,9 @@ model = dict(
     bbox_head=dict(
         num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1,
         anchor_generator=dict(octave_base_scale=2)))
-pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(type='RandomFlip', prob=0.5),
-    dict(type='PackDetInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=(64, 64), keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(type='PackDetInputs', meta_keys=(
-        'img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+del pipeline[2]  # no Resize
+test_pipeline[1]['scale'] = (64, 64)
 data = dict(
     data_root='{root}', ann_file='annotations.json', data_prefix=dict(img='images/'),
     metainfo=dict(classes=('square', 'disc')))

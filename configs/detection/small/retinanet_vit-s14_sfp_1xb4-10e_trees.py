@@ -28,23 +28,10 @@ model = dict(
         scales=(2, 1, 0.5)),
     bbox_head=dict(anchor_generator=dict(octave_base_scale=5, strides=[7, 14, 28])))
 
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(type='RandomResize', scale=(644, 644), ratio_range=(0.8, 1.5), keep_ratio=True),
-    dict(type='RandomCrop', crop_size=(448, 448)),
-    dict(
-        type='RandomFlip',
-        prob=[0.25, 0.25, 0.25],
-        direction=['horizontal', 'vertical', 'diagonal']),
-    dict(type='PackDetInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=(644, 644), keep_ratio=True),
-    dict(type='LoadAnnotations', with_bbox=True),
-    dict(
-        type='PackDetInputs',
-        meta_keys=('img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[2]['scale'] = test_pipeline[1]['scale'] = (644, 644)
+train_pipeline[3]['crop_size'] = (448, 448)
+del train_pipeline[5]  # colours stay as they are
 train_dataloader = dict(dataset=dict(dataset=dict(pipeline=train_pipeline)))
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader

@@ -9,21 +9,10 @@ model = dict(
     data_preprocessor=dict(mean=[30.0, 30.0, 30.0], std=[25.0, 25.0, 25.0]),  # of dark images
     decode_head=dict(num_classes=2))
 
-train_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='mmposenc.LoadSegAnnotations'),
-    dict(type='RandomResize', scale=(448, 448), ratio_range=(0.75, 1.5), keep_ratio=True),
-    dict(type='RandomCrop', crop_size=(448, 448)),
-    dict(
-        type='RandomFlip',
-        prob=[0.25, 0.25, 0.25],
-        direction=['horizontal', 'vertical', 'diagonal']),
-    dict(type='PackSegInputs')]
-test_pipeline = [
-    dict(type='mmposenc.LoadImageFromFile'),
-    dict(type='Resize', scale=(448, 448), keep_ratio=True),
-    dict(type='mmposenc.LoadSegAnnotations'),
-    dict(type='PackSegInputs')]
+train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
+train_pipeline[2]['scale'] = train_pipeline[3]['crop_size'] = (448, 448)
+del train_pipeline[5]  # colours stay as they are
+test_pipeline.insert(1, dict(type='Resize', scale=(448, 448), keep_ratio=True))
 train_dataloader = dict(dataset=dict(times=4, dataset=dict(pipeline=train_pipeline)))
 val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
 test_dataloader = val_dataloader
