@@ -39,11 +39,3 @@ def test_every_command_exists_and_takes_its_arguments(part, monkeypatch, capsys)
             assert not end.value.code, (name, capsys.readouterr().err)
         if part in 'bc':
             assert command[-2:] == ['--device', 'cuda'] and '--dtype' in command, name
-
-
-@pytest.mark.parametrize('args, expected', [
-    (('e', 'OUT'), "needs a part a, b or c, got 'e'"), (('a',), 'needs a folder OUT'),
-    (('--fast', 'a', 'OUT'), "unknown option '--fast'")])
-def test_wrong_arguments(args, expected):
-    done = gpu_sh(*args)
-    assert done.returncode == 2 and expected in done.stderr

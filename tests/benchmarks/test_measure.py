@@ -61,13 +61,6 @@ def test_no_row_is_silently_uncompiled_or_left_out(measure, capsys):
     assert capsys.readouterr().out == '| case | 3 | failed: ValueError: no such form |\n'
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason='there is a GPU')
-def test_a_gpu_that_is_not_there_is_refused(measure, capsys):
-    with pytest.raises(SystemExit):
-        parsed(measure, '--device', 'cuda')
-    assert '--device cuda needs torch.cuda.is_available()' in capsys.readouterr().err
-
-
 def test_the_peak_of_a_cpu_is_what_a_call_adds(measure):
     held = torch.ones(2 ** 24)  # 64 MiB, there before
     found = measure.peak_memory(lambda: held * 2, 'cpu') / 2 ** 20

@@ -15,12 +15,10 @@ DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
 BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
 MASKS = 'mmposenc::detection/mask2former/mask2former_r50_8xb2-lsj-50e_coco.py'
-IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
 
 
 @pytest.mark.parametrize('name, changes, metric', [
     (DEIT, {}, Metric('accuracy/top1', 'top-1 accuracy', '%')),
-    (IMAGENET, {}, Metric('accuracy/top1', 'top-1 accuracy', '%')),
     (CAMVID, {}, Metric('mIoU', 'mIoU', '%')),
     (BCCD, {}, Metric('coco/bbox_mAP', 'AP of boxes')),
     (MASKS, dict(metric='segm', prefix='mine'), Metric('mine/segm_mAP', 'AP of masks')),

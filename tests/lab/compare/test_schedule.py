@@ -1,4 +1,5 @@
-"""Who is started when, and how often runs that wait are looked at; nothing is trained."""
+"""Who is started when, and what a crash leaves; nothing is trained."""
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,36 +10,26 @@ from mmposenc.lab.compare.running.recording import read_record, write_record
 from mmposenc.lab.compare.running.workers import TAKEN
 from mmposenc.lab.compare.study.study import Run
 
-POLLS = 5  # of a run until it is over
-
-
-class Job:
-    """A run that ends with a status after so many looks."""
-
-    def __init__(self, run, status):
-        self.run, self.status, self.looks = run, status, iter(range(POLLS))
-
-    def done(self):
-        if next(self.looks, None) is not None:
-            return False
-        if self.status == 0:
-            write_record(self.run, read_record(self.run), status='finished', safe=False,
-                         tests=[dict(factor=1.0, value=1.0)])
-        return True
-
-    def result(self):
-        return self.status
-
 
 class Workers:
-    def __init__(self, jobs, statuses=()):
-        self.jobs, self.started, self.statuses = jobs, [], iter(statuses)
-        self.stopped = False
+    """Workers whose runs have ended when they are asked, with these statuses, then with 0."""
+
+    def __init__(self, *statuses, jobs=None):
+        self.jobs, self.started, self.stopped, self.most = jobs, [], False, 0
+        self.statuses = iter(statuses)
 
     def start(self, runs):
         assert runs, 'submitit warns of an array without jobs'
         self.started += runs
-        return [Job(run, next(self.statuses, 0)) for run in runs]
+        self.most = max(self.most, len(runs))
+        return [SimpleNamespace(done=lambda: True, result=partial(self.end, run)) for run in runs]
+
+    def end(self, run):
+        status = next(self.statuses, 0)
+        if status == 0:
+            write_record(run, read_record(run), status='finished', safe=False,
+                         tests=[dict(factor=1.0, value=1.0)])
+        return status
 
     def stop(self):
         self.stopped = True
@@ -48,38 +39,27 @@ class Workers:
 def study(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, '_WAIT', 0)
     entry, = read_entries(['none'])
-    runs = [Run(tmp_path / f'seed{seed}', entry, seed) for seed in range(20)]
+    runs = [Run(tmp_path / f'seed{seed}', entry, seed) for seed in range(3)]
     return SimpleNamespace(runs=lambda: runs, sizes=(1.0,))
 
 
-def carried_out(study, workers):
-    """The seeds of runs that ended, in this order."""
-    ended = []
-    schedule.carry_out_all(study, workers, lambda run: run is None or ended.append(run.seed))
-    assert workers.stopped
-    return ended
-
-
-def test_records_are_read_when_a_run_ends(study, monkeypatch):
-    """Not at each look at the jobs: with many runs that would be all that a command does."""
-    monkeypatch.setattr(schedule, '_WAIT_FOR_OTHERS', 1e9)
-    read, workers = [], Workers(2)
-    monkeypatch.setattr(schedule, 'read_record', lambda run: read.append(run) or read_record(run))
-    assert carried_out(study, workers) == list(range(20)) and workers.started == study.runs()
-    assert len(read) <= 20 * 12
-
-
 def test_each_run_is_tried_once_and_what_others_have_is_waited_for(study, monkeypatch):
-    first, second, third, *_ = study.runs()
-    study.runs = lambda: [first, second, third]
+    first, second, third = study.runs()
     monkeypatch.setattr(schedule, '_WAIT_FOR_OTHERS', 0)
     looks = iter(range(30))
     monkeypatch.setattr(schedule, 'is_taken', lambda run: run is second
                         and next(looks, None) is not None)
-    workers = Workers(None, [3, TAKEN])  # the first fails; another command was faster with the last
-    assert carried_out(study, workers) == [0, 2, 1]
+    ended, workers = [], Workers(3, TAKEN)  # The first fails; the last was another command's.
+    schedule.carry_out_all(study, workers, lambda run: run is None or ended.append(run.seed))
+    assert workers.stopped and ended == [0, 2, 1]
     assert workers.started == [first, third, third, second]
     assert read_record(first)['note'] == f'ended with status 3; see {first.folder / "log.txt"}'
+
+
+def test_no_more_runs_are_started_than_there_are_workers(study):
+    workers = Workers(jobs=2)
+    schedule.carry_out_all(study, workers, lambda run: None)
+    assert workers.started == study.runs() and workers.most == 2
 
 
 @pytest.mark.parametrize('before, status, after, note', [
