@@ -13,7 +13,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = make_config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
     add_run_options(parser)
     parser.add_argument('--amp', action='store_true',
-                        help='mixed precision, in float16; needs a GPU')
+                        help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
                         'the total batch size / auto_scale_lr.base_batch_size')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
