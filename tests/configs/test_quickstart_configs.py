@@ -34,7 +34,7 @@ def write_nuclei(folder: Path) -> None:
 
 
 def test_nuclei(tmp_path, monkeypatch):
-    """With sliding windows, too."""
+    """With views and sliding windows."""
     write_nuclei(tmp_path / 'data' / 'nuclei')
     monkeypatch.chdir(tmp_path)
     run('train', 'train', NUCLEI, options=[
@@ -49,10 +49,11 @@ def test_nuclei(tmp_path, monkeypatch):
     assert sorted(path.name for path in Path('pictures').iterdir()) == ['0.png', '1.png']
     with Image.open('pictures/0.png') as shown:  # ground truth and prediction side by side
         assert shown.size == (2 * 32, 32)
+    run('test', 'tta', NUCLEI, checkpoint, '--tta', options=NARROW)
     run('test', 'slide', NUCLEI, checkpoint, options=[
         *NARROW, 'model.test_cfg.mode=slide', 'model.test_cfg.crop_size=24,24',
         'model.test_cfg.stride=8,8', 'test_dataloader.batch_size=2'])
-    for name in ('strip', 'slide'):
+    for name in ('strip', 'tta', 'slide'):
         found = json.loads(next(Path(f'work/{name}').glob('*/*.json')).read_text())
         assert 0 < found['mIoU'] <= 100
 
