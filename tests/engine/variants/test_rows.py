@@ -48,7 +48,9 @@ def described(cfg) -> tuple[list, dict]:
             value = vars(module).get(key)
             if isinstance(value, str | type(None) | dict) and key in vars(module):
                 found.append((name, key, str(value), None))
-    return found, {name: each.shape for name, each in model.state_dict().items()}
+    # A table that an entry brings has the size of the images in training.
+    return found, {name: each.shape for name, each in model.state_dict().items()
+                   if 'pos_encodings' not in name}
 
 
 @pytest.mark.parametrize('table', short([
