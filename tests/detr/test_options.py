@@ -188,6 +188,9 @@ def test_grids_that_do_not_fit_are_named() -> None:
     with pytest.raises(ValueError, match='has 1 levels, but the encoder has num_levels=2'):
         two.encoder(tokens, None, None, torch.tensor([[3, 4]]), torch.tensor([0]),
                     torch.ones(1, 1, 2))
+    with pytest.raises(ValueError, match='reference_points has 3 numbers a point; it must have 2'):
+        two.encoder.layers[0].self_attn(tokens, reference_points=torch.ones(1, 12, 2, 3),
+                                        spatial_shapes=torch.tensor([[2, 4], [2, 2]]))
     with pytest.raises(ValueError, match='the neck gives 1 maps, but num_feature_levels=2'):
         two.pre_transformer((torch.zeros(1, 16, 2, 2),), None)
 

@@ -61,7 +61,8 @@ class MultiScaleDeformableAttention(MMCVDeformable):
             (B, queries, C).
 
         Raises:
-            ValueError: the sizes of the levels do not match the number of keys.
+            ValueError: the sizes of the levels do not match the number of keys, or reference points
+                have neither 2 nor 4 coordinates.
         """
         assert reference_points is not None and spatial_shapes is not None
         value = query if value is None else value
@@ -91,6 +92,9 @@ class MultiScaleDeformableAttention(MMCVDeformable):
 
     def _locations(self, offsets: Tensor, points: Tensor, spatial_shapes: Tensor) -> Tensor:
         """The points to sample, (B, queries, heads, levels, points, 2)."""
+        if points.shape[-1] not in (2, 4):
+            raise ValueError(f'reference_points has {points.shape[-1]} numbers a point; it must '
+                             f'have 2 or 4')
         points = points[:, :, None, :, None]
         if points.shape[-1] == 2:
             return points + offsets / spatial_shapes.flip(1)[:, None]
