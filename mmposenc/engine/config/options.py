@@ -4,9 +4,12 @@ from __future__ import annotations
 import argparse
 
 from mmengine.config import Config, DictAction
+from mmengine.hooks import CheckpointHook
 from mmengine.registry import OPTIMIZERS
+from mmengine.runner import Runner
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.signatures import parameters_of
 from mmposenc.terminal.messages import suggestion_text
 
 from .arguments import ENCODINGS
@@ -25,7 +28,8 @@ _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
 
 
 def check_silent_arguments(cfg: Config) -> None:
-    """Find arguments of the optimizer that mmengine ignores or refuses without naming them.
+    """Find arguments that mmengine ignores, refuses without naming them, or refuses only when it
+    writes the first checkpoint, which then is not written.
 
     Raises:
         ValueError: names the key of the config, the class, the argument, and similar ones.
@@ -38,11 +42,23 @@ def check_silent_arguments(cfg: Config) -> None:
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
                              f'{suggestion_text(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
-    accepted = _PARAMWISE_OF.get(constructor)
-    for name in optim.get('paramwise_cfg') or ():
-        if accepted is not None and name not in accepted:
-            raise ValueError(f'optim_wrapper.paramwise_cfg.{name}: {constructor} has no argument '
-                             f'{name!r}{suggestion_text(name, sorted(accepted))}')
+    if constructor in _PARAMWISE_OF:
+        _refuse_unknown_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
+                             _PARAMWISE_OF[constructor], constructor)
+    hook = value_at(cfg, 'default_hooks.checkpoint')
+    if isinstance(hook, dict) and type_without_library(hook) == 'CheckpointHook':
+        # The hook hands its other arguments to the runner's method.
+        known = {*parameters_of(CheckpointHook), *parameters_of(Runner.save_checkpoint)}
+        _refuse_unknown_keys('default_hooks.checkpoint', hook,
+                             known | {'type', '_scope_', 'priority'}, 'CheckpointHook')
+
+
+def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str],
+                         owner: str) -> None:
+    for name in node or ():
+        if name not in accepted:
+            raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
+                             f'{suggestion_text(name, sorted(accepted))}')
 
 
 def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:

@@ -161,10 +161,14 @@ DECAY = dict(optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_dec
 
 
 @pytest.mark.parametrize('name, changes, message', [
+    (RETINANET, {'default_hooks.checkpoint.file_client_args': None}, None),  # read when it saves
     ('mmdet::yolox/yolox_s_8xb8-300e_coco.py', {}, None),
     ('mmpretrain::resnet/resnet50_8xb256-rsb-a1-600e_in1k.py', {}, None),  # Lamb, its own optimizer
     (RETINANET, {'optim_wraper': dict(lr=1)}, "'optim_wraper', which nothing .* 'optim_wrapper'"),
     (RETINANET, {'custom_hook': [1]}, "'custom_hook', which nothing .* mean 'custom_hooks'"),
+    # What mmengine says when it saves, and what it passes over.
+    (RETINANET, {'default_hooks.checkpoint.save_bst': 'auto'},
+     r"default_hooks\.checkpoint\.save_bst.*mean 'save_best'"),
     (RETINANET, {'optim_wrapper': dict(DECAY, _delete_=True)}, "did you mean 'layer_decay_rate'")])
 def test_mistakes_in_sections(name, changes, message) -> None:
     cfg = load_config(name)
