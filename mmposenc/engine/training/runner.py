@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,6 +175,9 @@ class Runner(CheckpointRunner):
     def setup_env(self, env_cfg: dict) -> None:
         if self._distributed and not is_distributed() and get_device() == 'cpu':
             join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout', 1800))
+        if self._launcher == 'mpi':
+            # mmengine reads this variable in every case, and sets it for Slurm alone.
+            os.environ.setdefault('LOCAL_RANK', os.environ['OMPI_COMM_WORLD_LOCAL_RANK'])
         super().setup_env(env_cfg)
 
     def build_logger(self, *args: object, **kwargs: object) -> MMLogger:

@@ -1,10 +1,14 @@
 """The runner: weights alone are a checkpoint, and a seed is that of one run."""
+import os
+
+import mmengine
 import pytest
 import torch
 from helpers.tiny_run import Data, runner
 from safetensors.torch import save_file
 
 from mmposenc.engine.training.processes import join_on_a_cpu
+from mmposenc.engine.training.runner import Runner
 
 
 @pytest.mark.parametrize('wrapped', [False, True])
@@ -49,6 +53,17 @@ def test_the_time_limit_of_the_config_holds_on_a_cpu(monkeypatch) -> None:
             ('pytorch', '10 min', "dist_cfg.timeout='10 min' must be seconds, above 0")):
         with pytest.raises(ValueError, match=message):
             join_on_a_cpu(launcher, timeout)
+
+
+def test_mpirun_says_which_gpu_a_process_has(monkeypatch) -> None:
+    monkeypatch.setenv('OMPI_COMM_WORLD_LOCAL_RANK', '3')
+    monkeypatch.setenv('LOCAL_RANK', '')  # so that it is put back
+    monkeypatch.delenv('LOCAL_RANK')
+    monkeypatch.setattr(mmengine.runner.Runner, 'setup_env', lambda run, cfg: None)
+    run = Runner.__new__(Runner)
+    run._launcher, run._distributed = 'mpi', False
+    run.setup_env({})
+    assert os.environ['LOCAL_RANK'] == '3'
 
 
 @pytest.mark.usefixtures('fresh_compiler')
