@@ -78,7 +78,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
 def _refuse_lists_of_parts(source: Path) -> None:
     """Raise an error if lists say which part a picture belongs to: a drawn part would contradict
     them."""
-    if lists := sorted(path for name in PART_LISTS for path in source.rglob(name)):
+    if lists := sorted(path for path in source.rglob('*.txt') if path.name in PART_LISTS):
         raise PrepareError(f'{lists[0]} lists the pictures of a part, and lists are not read: put '
                            'pictures and labels into folders train and val, or delete the lists '
                            'to draw the parts')
