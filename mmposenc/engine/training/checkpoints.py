@@ -80,6 +80,8 @@ class CheckpointHook(_CheckpointHook):
     """
 
     def before_train(self, runner: Runner) -> None:
+        if self.filename_tmpl.format(0) == self.filename_tmpl.format(1):
+            self.max_keep_ckpts = -1  # All have one name: what is removed would be the newest.
         super().before_train(runner)
         if self.max_keep_ckpts > 0:
             # mmengine's has a largest length, beyond which it would forget names.
@@ -114,8 +116,8 @@ class CheckpointHook(_CheckpointHook):
         super()._save_best_checkpoint(runner, metrics)
         if self.best_ckpt_path is None:
             self.best_ckpt_path = former
-        elif self.best_ckpt_path != former:
-            self._remove(os.path.basename(former))
+        elif (name := os.path.basename(former)) != os.path.basename(self.best_ckpt_path):
+            self._remove(name)
 
     def _remove(self, name: str) -> None:
         path = self.file_backend.join_path(self.out_dir, name)

@@ -51,6 +51,16 @@ def test_a_better_checkpoint_replaces_the_best_one_after_it_is_there(tmp_path, m
         hook.after_val_epoch(run, {'acc': score})
         assert [name for name in files(tmp_path) if 'best' in name] == ['best_acc_epoch_2.pth']
         assert hook.best_ckpt_path == str(tmp_path / 'best_acc_epoch_2.pth')
+    hook.best_ckpt_path = 'elsewhere/best_acc_epoch_2.pth'  # what is continued lies in its folder
+    hook.after_val_epoch(run, {'acc': 0.95})
+    assert 'best_acc_epoch_2.pth' in files(tmp_path)
+
+
+def test_checkpoints_of_one_name_replace_each_other(tmp_path) -> None:
+    for epochs, resume in ((2, False), (3, True)):
+        runner(tmp_path, epochs, resume, max_keep_ckpts=1, filename_tmpl='newest.pth').train()
+        assert files(tmp_path) == ['newest.pth']
+        assert load_checkpoint(tmp_path / 'newest.pth')['meta']['epoch'] == epochs
 
 
 def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monkeypatch) -> None:
