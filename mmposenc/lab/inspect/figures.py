@@ -274,12 +274,12 @@ def shift_error(subject: InspectedModel, image: Tensor, pixels: int) -> float | 
 
     Returns:
         ||f(x rolled) - f(x) rolled|| / ||f(x)|| of the last output, a map (1, C, h, w) or a pooled
-        vector, which should not change; None if nothing is returned, or no other cell is left to
+        vector (1, C), which should not change; None if it is neither, or no other cell is left to
         roll to.
     """
     outputs = [[each for each in tree_leaves(subject.run(picture)) if isinstance(each, Tensor)]
                for picture in (image, image.roll((pixels, pixels), (-2, -1)))]
-    if not outputs[0] or min(image.shape[-2:]) <= pixels:
+    if not outputs[0] or outputs[0][-1].dim() not in (2, 4) or min(image.shape[-2:]) <= pixels:
         return None
     still, moved = (each[-1].float() for each in outputs)
     if still.dim() == 4:

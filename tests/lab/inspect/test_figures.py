@@ -234,8 +234,9 @@ def test_a_table_is_the_difference_of_its_own_cells(shift):
                                                                          rel=1e-5)
 
 
-def test_a_peg_sees_the_border_and_an_image_of_one_cell_is_not_measured():
+def test_a_peg_sees_the_border_and_an_image_of_one_cell_or_rows_of_tokens_are_not_measured():
     peg = subject(vit(pos_encoding=dict(type='mmposenc.PEG')))
     assert shift_error(peg, image(64, 96), 8) > 1e-3
     assert shift_error(peg, image(32, 96), 32) is None
-    assert shift_error(InspectedModel(nn.Identity(), lambda images: None), image(), 8) is None
+    for output in (lambda images: None, lambda images: images.flatten(2)):
+        assert shift_error(InspectedModel(nn.Identity(), output), image(64, 96), 8) is None
