@@ -139,7 +139,6 @@ class Case(NamedTuple):
     height: int
     width: int
     is_detector: bool = False
-    checked: int = 224
 
 
 CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt, 2, 512, 512),
@@ -149,6 +148,9 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'RoPE-ViT-S 1024': Case(windows, 1, 1024, 1024),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
+#: The side of the images whose outputs are compared. Windows divide it: elsewhere timm's Swin rolls
+#: the map before it fills it up, and the release fills it up first.
+CHECKED = 224
 MODES = ('training', 'inference')
 PEERS = ('mmdet', 'timm')
 
@@ -197,10 +199,9 @@ def compiled(model: nn.Module, is_detector: bool, is_peer: bool) -> nn.Module:
     return model
 
 
-def check_equal(models: Models, side: int) -> None:
-    """All models with the peer's weights give its outputs of a size that windows divide: elsewhere
-    timm's Swin rolls the map before it fills it up, and the release fills it up first."""
-    images = torch.randn(2, 3, side, side)
+def check_equal(models: Models) -> None:
+    """All models with the peer's weights give its outputs."""
+    images = torch.randn(2, 3, CHECKED, CHECKED)
     with torch.no_grad():
         expected, *others = (outputs(model.eval(), images) for name, model in models.items()
                              if 'PEG' not in name)
@@ -213,7 +214,7 @@ def prepared(case: Case, batch: int, height: int, width: int) -> tuple[Models, T
     """The models of a case, whose outputs were compared, and images (batch, 3, height, width)."""
     torch.manual_seed(0)
     if not case.is_detector:
-        check_equal(case.build(case.checked, case.checked), case.checked)
+        check_equal(case.build(CHECKED, CHECKED))
     return case.build(height, width), torch.randn(batch, 3, height, width)
 
 
