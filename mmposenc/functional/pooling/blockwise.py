@@ -26,8 +26,8 @@ from .partition import Block, Group, Options, block_elements, blocks, cells_at_s
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                   kernel: str, causal: bool, cut: float, stride: int = 1, every: bool = False,
-                   groups: Sequence[Group] | None = None) -> Tensor:
+                   kernel: str, causal: bool, cut: float, stride: int, every: bool,
+                   groups: Sequence[Group]) -> Tensor:
     """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
 
     Args:
@@ -55,7 +55,7 @@ class _Pool(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: AutogradContext, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
-                groups: Sequence[Group] | None) -> Tensor:
+                groups: Sequence[Group]) -> Tensor:
         ctx.save_for_backward(x, weights, sigma)
         ctx.options, ctx.blocks = options, list(blocks(sigma, options, groups))
         work = _Work(x, weights, sigma, options)

@@ -38,7 +38,7 @@ class Options(NamedTuple):
     causal: bool
     cut: float
     stride: int
-    every: bool = False
+    every: bool
 
 
 class Block(NamedTuple):
@@ -58,15 +58,14 @@ class Group(NamedTuple):
     corners: Sequence[float] | Tensor  # largest sigma, first row and column, last row and column
 
 
-def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = None
-           ) -> Iterator[Block]:
+def blocks(sigma: Tensor, options: Options, groups: Sequence[Group]) -> Iterator[Block]:
     """The blocks of a batch: whole images while several fit in a buffer, otherwise groups of near
     queries of similar size.
 
     Args:
         sigma: (B, Lq).
         options: what all blocks share.
-        groups: what :func:`find_groups` found, its corners read from the device; None: found here.
+        groups: what :func:`find_groups` found, its corners read from the device.
     """
     height, width = options.hw_shape
     images = sigma.shape[0]
@@ -76,8 +75,6 @@ def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = Non
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
-    if groups is None:
-        groups = find_groups(sigma, options.hw_shape, options.stride)
     for each in groups:
         yield _block_of_group(each, options)
 
