@@ -49,19 +49,17 @@ def fastest_implementation(problem: Problem) -> str:
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
     own kernels, unless all pairs would be large.
     """
-    on_gpu, trains = not on_cpu(problem), is_trained(problem)
-    no_dropout = problem.dropout_p == 0.0
+    on_gpu = not on_cpu(problem)
     if on_gpu and not problem.terms:
         return 'sdpa'
     if (logits_bytes(problem) <= definition_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)):
         return 'reference'
-    if on_gpu:
+    if on_gpu or problem.dropout_p > 0.0 or problem.regions is not None:
         return 'chunked'
-    if not problem.terms and no_dropout and problem.regions is None:
+    if not problem.terms:
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if (trains or not no_dropout or problem.regions is not None
-            or not all(fits_attn_mask(term) for term in problem.terms)):
+    if is_trained(problem) or not all(fits_attn_mask(term) for term in problem.terms):
         return 'chunked'
     fused = pairs_of(problem) < thresholds.MASK_BELOW and problem.q.dtype != torch.bfloat16
     return 'sdpa' if fused else 'chunked'

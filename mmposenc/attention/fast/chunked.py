@@ -114,8 +114,8 @@ def _function_hiding_regions(regions: Tensor, layout: Layout) -> Hide:
         for split, neighbours in itertools.groupby(
                 range(first, last), lambda window: several[window % len(several)]):
             if split:
-                start, *others = neighbours
-                stop = start + 1 + len(others)
+                windows = list(neighbours)
+                start, stop = windows[0], windows[-1] + 1
                 # A range, because the host would wait for a list to be copied to a GPU.
                 which = torch.arange(start, stop, device=regions.device) % len(several)
                 queries, keys = (x[which] for x in (regions[:, chunk.queries], of_keys))
