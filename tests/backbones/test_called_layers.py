@@ -206,8 +206,11 @@ def test_hooks_of_norms_with_padding(norm, call):
     hooked, seen = copy.deepcopy(plain), []
     hooked.register_forward_hook(lambda module, args, out: seen.append(args[0].numel()))
     mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
-    x = maps(4, GRID)
-    torch.testing.assert_close(call(hooked, x, mask), call(plain, x, mask))
+    x, results = maps(4, GRID).requires_grad_(), []
+    for each in (hooked, plain):
+        out = call(each, x, mask)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x, *each.parameters()])])
+    torch.testing.assert_close(*results)
     torch.testing.assert_close(hooked.state_dict(), plain.state_dict())
     assert sum(seen) == 4 * (5 * 6 + 3 * 4)
 
