@@ -125,6 +125,9 @@ def test_all_that_does_not_fit_is_told_at_once(here, capsys):
     assert '2 of 4 do not fit' in said and 'none odd would do' in said
     told = capsys.readouterr().err
     assert 'even: does not fit mmposenc.PVT: ' in told and 'none_at_all: does not fit' in told
+    Path('long.yaml').write_text('{name: long, pos_encoding: peg, cfg: {train_cfg.max_epochs: 9}}')
+    said = call('cls.py', '--encodings', 'none', 'long.yaml', '--out', 'out', status=None)
+    assert "encoding 'long' sets the length of its training" in said
     assert here.started == []
 
 

@@ -23,7 +23,7 @@ from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import factor_of, image_sizes
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.config import StudyConfig, parse_study_config
+from ..study.config import StudyConfig, parse_study_config, training_length
 from ..study.study import (
     Study,
     check_replaces_no_files,
@@ -117,7 +117,11 @@ def fitting_configs(base: StudyConfig, entries: Sequence[Entry], factors: Sequen
     refused: dict[str, ValueError] = {}
     for entry in entries:
         try:
-            fitting[entry.name] = with_entry_checked(base, entry, sizes)
+            cfg = with_entry_checked(base, entry, sizes)
+            if training_length(cfg) != base.length:
+                raise ValueError(f'encoding {entry.name!r} sets the length of its training, but '
+                                 'all runs are as long as the config says; leave train_cfg out')
+            fitting[entry.name] = cfg
         except ValueError as reason:
             refused[entry.name] = reason
     asked = [name for name in refused if name in words or not name.startswith(PREFIX)
