@@ -89,6 +89,7 @@ def test_the_command_the_python_call_and_a_test_agree(task, detector, tmp_path, 
             mask = np.asarray(Image.open(tmp_path / 'out' / record['mask']))
             assert mask.dtype == np.uint8 and np.array_equal(result.masks, mask)
             assert np.array_equal(mask, sample['pred_sem_seg']['data'][0].numpy())
+            assert 'seg_logits' not in sample  # a float map for every class
         drawn = cv2.imread(str(tmp_path / 'out' / record['picture']))
         if task == 'detection':
             plain = cv2.imread(record['file'])
@@ -97,9 +98,9 @@ def test_the_command_the_python_call_and_a_test_agree(task, detector, tmp_path, 
         assert result._repr_png_().startswith(b'\x89PNG') and record['file'] in repr(result)
 
 
-def shot(path: Path, pixels: np.ndarray, **options: object) -> Path:
+def shot(path: Path, pixels: np.ndarray) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(path, **options)
+    Image.fromarray(pixels).save(path)
     return path
 
 
@@ -111,10 +112,6 @@ def test_pictures_of_every_kind(detector, tmp_path) -> None:
     shot(folder / 'alpha.png', np.dstack([plain, np.full(plain.shape[:2], 7, np.uint8)]))
     shot(folder / 'grey.png', plain[..., 0])
     cv2.imwrite(str(folder / 'deep.png'), plain[..., ::-1].astype(np.uint16) * 257)
-    exif = Image.Exif()
-    exif[0x0112] = 6  # stored lying, to be turned by 90 degrees
-    shot(folder / 'turned.png', np.ascontiguousarray(np.rot90(plain[:44])), exif=exif)
-    shot(folder / 'upright.png', plain[:44])
     (folder / 'notes.txt').write_text('not a picture')
     (folder / '.hidden.png').write_text('not read')
     shot(folder / '.thumbnails' / 'grey.png', plain)
@@ -128,8 +125,6 @@ def test_pictures_of_every_kind(detector, tmp_path) -> None:
     for other in ('b/plain one.BMP', 'alpha.png', 'deep.png'):
         assert records[other]['boxes'] == wanted
     assert records['grey.png']['boxes'] != wanted
-    assert records['turned.png']['boxes'] == records['upright.png']['boxes']
-    assert (records['turned.png']['width'], records['turned.png']['height']) == (64, 44)
     pictures = {record['picture'] for record in told['images']}
     assert {'pictures/b/plain one.jpg', 'pictures/b/plain one_2.jpg'} < pictures
     on_disk = {str(path.relative_to(folder / 'out')) for path in (folder / 'out').rglob('*.*')}

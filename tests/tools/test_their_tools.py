@@ -10,16 +10,6 @@ from PIL import Image
 import mmposenc  # noqa: F401  (before mmdet)
 
 
-def test_mmdets_tools_know_our_loading() -> None:
-    from mmdet.datasets import get_loading_pipeline
-    from mmengine.registry import DefaultScope
-    steps = [dict(type='mmposenc.LoadImageFromFile'), dict(type='LoadAnnotations', with_bbox=True),
-             dict(type='Resize', scale=(8, 8)), dict(type='PackDetInputs')]
-    with DefaultScope.overwrite_default_scope('mmdet'):
-        kept = get_loading_pipeline(steps)
-    assert [step['type'] for step in kept] == ['LoadImageFromFile', 'LoadAnnotations']
-
-
 def test_mmsegs_tools_find_the_names_of_our_classes(tmp_path) -> None:
     from mmposenc.openmmlab.mmseg import SegDataset
     for kind in ('images', 'labels'):

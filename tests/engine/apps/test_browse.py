@@ -1,8 +1,9 @@
-"""Pictures of training images: colours by the number of channels."""
+"""Pictures of training images: colours by the number of channels, boxes, and which are taken."""
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.tiny_data import read_annotations, tiny_detector
 from helpers.tiny_tasks import segmentor_config
 from PIL import Image
 
@@ -36,3 +37,20 @@ def test_images_of_a_repeated_data_set_are_all_met(tmp_path) -> None:
         type='RepeatDataset', times=3, dataset=cfg.train_dataloader.dataset)
     written = browse(cfg, tmp_path / 'seen', number=3)
     assert [path.stem for path in written] == [f'scene_{number}' for number in range(3)]
+
+
+def test_boxes_lie_on_the_objects(tmp_path) -> None:
+    """In the validation phase nothing is flipped, so the boxes are the file's. Some images are
+    spread over the data set."""
+    cfg = load_config(str(tiny_detector(tmp_path)))
+    written = browse(cfg, tmp_path / 'seen', phase='val')
+    drawn = np.asarray(Image.open(written[1])).astype(int)
+    image = np.asarray(Image.open(tmp_path / 'data' / 'images' / 'shape_1.jpg')).astype(int)
+    changed = np.abs(drawn - image).sum(-1) > 60
+    for ann in read_annotations(tmp_path / 'data')['annotations']:
+        if ann['image_id'] == 2:
+            x, y, w, h = ann['bbox']
+            bottom = changed[y + h - 1:y + h + 2, x + 2:x + w - 2].any(0)
+            assert bottom.mean() > 0.9
+    written = browse(cfg, tmp_path / 'some', number=2)
+    assert [path.name for path in written] == ['shape_0.png', 'shape_2.png']
