@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from helpers.made_up_studies import seeded
+from helpers.made_up_studies import METRIC, seeded
 from scipy import stats
 
 from mmposenc.lab.compare.statistics.differences import (
@@ -14,6 +14,7 @@ from mmposenc.lab.compare.statistics.differences import (
     verdict_row,
     weighted_contrast,
 )
+from mmposenc.lab.compare.statistics.formats import verdict_text
 
 
 def drawn(noise, spreads, count, means=None):
@@ -65,19 +66,22 @@ def test_few_runs_have_no_verdict():
 def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
     told = verdict_row(weighted_contrast(study, {'a': 1, 'b': -1}), 1.)
-    assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
+    assert (verdict_text(told, METRIC), told['low']) == ('cannot tell: no spread', None)
     assert {standing.by for standing in standings(study).values()} == {None}
 
 
-@pytest.mark.parametrize('mean, error, verdict', [
-    (.3, .2, 'level'), (.3, .5, 'cannot tell'), (1.2, .2, 'better'), (-.8, .2, 'worse')])
-def test_level_is_two_one_sided_tests(mean, error, verdict):
-    """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
-    told as one, be it small."""
-    told = verdict_row(Contrast(6, mean, error, 10), 1.)
+@pytest.mark.parametrize('mean, error, reach, verdict', [
+    (.3, .2, None, 'level'), (.3, .5, None, 'cannot tell'), (1.2, .2, None, 'better'),
+    (-.8, .2, None, 'worse'), (.3, .2, 3, 'level'), (.3, .2, 4, 'cannot tell'),
+    (1.2, .2, 7, 'cannot tell'), (-1.5, .2, 7, 'worse')])
+def test_level_is_two_one_sided_tests(mean, error, reach, verdict):
+    """Of a study of 6 runs each: bounds of 90% within the margin, or those of a family of
+    comparisons; a difference that is found is told as one, be it small."""
+    told = verdict_row(Contrast(6, mean, error, 10), 1., reach)
     assert told['verdict'] == verdict
-    inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
-    assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
+    wide, inner = (reach or stats.t.isf(tail, 10) for tail in (.025, .05))
+    assert (told['low'], told['high']) == pytest.approx((mean - wide * error, mean + wide * error))
+    assert (verdict == 'level') == (abs(mean) + inner * error < 1 and abs(mean) < wide * error)
 
 
 @pytest.mark.parametrize('tails', [1, 2])

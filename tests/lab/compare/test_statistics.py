@@ -60,21 +60,6 @@ def test_roles_base_and_best():
     assert rows['best', 'irpe']['verdict'] == 'cannot tell'
 
 
-def test_verdicts_and_intervals_say_the_same():
-    seen = set()
-    for number in range(24):
-        values = {name: seeded(*at[1.0]) for name, at in drawn(
-            {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
-            seed=number).items()}
-        for row in difference_rows(values, 'none', 1.0, 1.0, standings(values)):
-            assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
-            assert (row['verdict'] == 'better') == (row['low'] > 0)
-            assert (row['verdict'] == 'level') == (
-                row['low'] <= 0 <= row['high'] and row['low'] > -1 and row['high'] < 1)
-            seen.add(row['verdict'])
-    assert seen == {'better', 'worse', 'level', 'cannot tell'}
-
-
 def test_the_base_is_no_encoding_or_the_first():
     results = study({'peg': {1.0: [95.0]}, 'none': {1.0: [80.0]}})
     assert summary.base_encoding(results) == 'none'

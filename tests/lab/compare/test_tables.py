@@ -31,17 +31,6 @@ def test_numbers_as_people_read_them(words, values, expected):
     assert tuple(map(words, values)) == expected
 
 
-@pytest.mark.parametrize('row, expected', [
-    (dict(verdict='worse', mean=-3.14), 'worse by 3.1'),
-    (dict(verdict='better', mean=2.), 'better by 2.0'),
-    (dict(verdict='level', margin=1.0), 'level within 1'),
-    (dict(verdict='cannot tell', low=-1.5, high=3.1), 'cannot tell: ±2.3'),
-    (dict(verdict='cannot tell', low=None, error=None), 'cannot tell: too few runs'),
-    (dict(verdict='cannot tell', low=None, error=0.), 'cannot tell: no spread')])
-def test_verdicts(row, expected):
-    assert formats.verdict_text(row, METRIC) == expected
-
-
 def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
     """Of names, labels and notes alike."""
     starts = '=+-@\t\r\n'
