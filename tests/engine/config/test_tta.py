@@ -91,15 +91,6 @@ def test_a_segmentor_of_one_channel(threshold) -> None:
     assert merged.img_path == 'a.png' and merged.gt_sem_seg.data.tolist() == [[[0, 1, 1]]]
 
 
-def test_the_models_of_bases_are_replaced() -> None:
-    cfg = Config(dict(
-        default_scope='mmseg', model=dict(type='EncoderDecoder'),
-        tta_model=dict(type='SegTTAModel'), tta_pipeline=[LOAD, PACK],
-        test_dataloader=dict(dataset=dict(pipeline=[LOAD, PACK]))))
-    set_tta(cfg)
-    assert cfg.model.type == 'mmposenc.SegTTAModel'
-
-
 def test_a_config_without_views_is_refused() -> None:
     cfg = Config(dict(default_scope='mmdet', model=dict(type='RetinaNet')))
     with pytest.raises(ValueError, match='--tta: the config needs a tta_pipeline and a tta_model'):

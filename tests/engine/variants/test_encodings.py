@@ -9,7 +9,7 @@ from helpers.tiny_tasks import classifier_config, segmentor_config
 from helpers.variants import applied, check_fits, entry
 from mmengine.config import Config, ConfigDict
 from mmengine.optim import build_optim_wrapper
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import MODELS
 
 from mmposenc import engine
 from mmposenc.encodings import ENCODINGS, IRPE, TransformerXLRPE
@@ -244,25 +244,6 @@ def test_what_fits_passes_and_what_does_not_is_named(base, words, said):
             check_fits(base(), each, [1, 2])
 
 
-def test_weights_of_a_model_with_other_encodings_load(tmp_path):
-    """Initial weights may lack an encoding or have another one; all else must fit."""
-    init_default_scope('mmpretrain')
-    source = MODELS.build(applied(DEIT, 'learned+irpe-k').model.backbone)
-    torch.save(source.state_dict(), tmp_path / 'weights.pth')
-    base = engine.load_config(DEIT)
-    base.model.backbone.init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
-    for word in ('none', 'peg', 'irpe-qkv'):
-        model = MODELS.build(applied(base, word).model.backbone)
-        model.init_weights()
-        for name, value in source.state_dict().items():
-            if 'pos_enc' not in name:
-                assert torch.equal(model.state_dict()[name], value), name
-    base.model.backbone.num_layers = 2
-    model = MODELS.build(applied(base, 'none').model.backbone)
-    with pytest.raises(ValueError, match='unexpected: .*blocks.2'):
-        model.init_weights()
-
-
 def test_a_training_starts_from_weights_of_an_encoding_that_its_config_replaces(tmp_path):
     base = engine.load_config(str(classifier_config(tmp_path)))
     torch.save(dict(state_dict=build_model(applied(base, 'learned')).state_dict()),
@@ -276,17 +257,6 @@ def test_a_training_starts_from_weights_of_an_encoding_that_its_config_replaces(
     test.experiment_name, test.work_dir = 'test', str(tmp_path / 'test')
     with pytest.raises(ValueError, match='does not fit the model'):
         engine.test(test, test.load_from)
-
-
-def test_encodings_of_a_frozen_backbone_are_trained():
-    base = engine.load_config(DEIT)
-    base.model.backbone.frozen_stages = 2
-    model = MODELS.build(applied(base, 'peg+irpe-k').model.backbone)
-    trained = {name for name, value in model.named_parameters() if value.requires_grad}
-    assert {name for name in trained if name.startswith('blocks.0')} == {
-        'blocks.0.attn.rel_pos_encoding.table_k'}
-    assert any(name.startswith('pos_encodings') for name in trained)
-    MODELS.build(applied(base, 'none').model.backbone)  # nothing to train is no error
 
 
 def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):

@@ -61,8 +61,16 @@ def test_what_is_kept_gives_what_it_gave_and_what_is_added_begins_without_effect
 def test_what_is_added_to_a_frozen_backbone_is_trained_and_what_is_kept_is_not(tmp_path):
     cfg = pretrained(tmp_path, VIT, **TABLE, img_size=64)
     cfg.model.backbone.frozen_stages = 2
-    for word, trained in (('keep', ()), ('keep+irpe-k', ('rel_pos_encoding',))):
+    for word, trained in (('keep', ()), ('keep+irpe-k', ('rel_pos_encoding',)), ('none', ()),
+                          ('peg+irpe-k', ('pos_encodings', 'rel_pos_encoding'))):
         assert applied(cfg, word).model.backbone.trainable == trained
+
+
+def test_what_is_no_encoding_must_fit(tmp_path):
+    cfg = pretrained(tmp_path, VIT, **TABLE, img_size=64)
+    cfg.model.backbone.num_layers = 1
+    with pytest.raises(ValueError, match='unexpected: .*blocks.1'):
+        made(cfg, 'none')
 
 
 def test_the_sines_of_a_detr_are_its_own():
