@@ -74,7 +74,7 @@ part_a() {
     [ -z "$tiny" ] || return 0
     # mmengine trains on a GPU where there is one.
     item a-engine "$python" -m pytest -q tests/engine
-    item a-tools "$python" -m pytest -q tests/tools/test_detection.py tests/tools/test_other_tasks.py
+    item a-tools "$python" -m pytest -q tests/tools/test_detection.py
     item a-trainings "$python" -m pytest -q tests/configs/test_quickstart_configs.py
 }
 

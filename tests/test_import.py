@@ -1,4 +1,5 @@
-"""What `import mmposenc` and its rooms bring along, each in a fresh interpreter."""
+"""What `import mmposenc` and its rooms bring along, each in a fresh interpreter; imports and a
+training without what only Linux has (tests/helpers/not_linux.py)."""
 from importlib.util import find_spec
 
 import pytest
@@ -131,3 +132,32 @@ with contextlib.redirect_stdout(io.StringIO()) as out:
     print_log('Could not import OneDL')
 assert out.getvalue() == ''
 """)
+
+
+@pytest.mark.slow
+@has_openmmlab
+def test_every_module_imports_without_what_only_linux_has():
+    run("""
+from helpers import not_linux
+import importlib, pkgutil, mmposenc
+for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
+    if not module.name.endswith('__main__'):
+        importlib.import_module(module.name)
+""")
+
+
+@pytest.mark.slow
+@has_openmmlab
+def test_a_training_without_what_only_linux_has(tmp_path):
+    out = run(f"""
+from helpers import not_linux
+import sys
+del sys.modules['resource']  # mmengine leaves it out only where the platform is Windows
+from pathlib import Path
+from mmposenc.commands import main
+from helpers.tiny_data import tiny_detector
+root = Path({str(tmp_path)!r})
+config = tiny_detector(root)
+main(['train', str(config), '--work-dir', str(root / 'work')])
+""")
+    assert (tmp_path / 'work' / 'epoch_1.pth').is_file() and 'weights: ' in out

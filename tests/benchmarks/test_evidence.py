@@ -1,4 +1,6 @@
-"""benchmarks/evidence.py: questions answered by arithmetic, and the page that holds the answers."""
+"""benchmarks/evidence.py: questions answered by arithmetic, and the page that holds the answers;
+benchmarks/statistics_power.py: its table can be made."""
+import csv
 import json
 import re
 
@@ -8,14 +10,10 @@ from helpers.made_up_studies import encoding, study
 from helpers.scripts import ROOT, load_script
 from scipy import stats
 
+evidence = load_script('benchmarks', 'evidence')
 PLAN = yaml.safe_load((ROOT / 'benchmarks' / 'evidence.yaml').read_text())
 VALUES = {'peg': [90.0, 91.0, 92.5], 'none': [60.0, 62.0, 61.0], 'wide': [80.0, 84.0, 80.5],
           'one': [50.0]}
-
-
-@pytest.fixture(scope='module')
-def evidence():
-    return load_script('benchmarks', 'evidence')
 
 
 def results(values=VALUES):
@@ -23,12 +21,12 @@ def results(values=VALUES):
                  encodings=[encoding(name, label=name.upper()) for name in values])
 
 
-def asked(evidence, **question):
+def asked(**question):
     return evidence.ask({'at': 1, 'expect': 'more', 'paper': '2.0, 1.0', **question}, results())
 
 
-def test_a_question_is_welchs_test(evidence):
-    found = asked(evidence, one='peg', other='none')
+def test_a_question_is_welchs_test():
+    found = asked(one='peg', other='none')
     expected = stats.ttest_ind(VALUES['peg'], VALUES['none'], equal_var=False)
     assert found['mean'] == pytest.approx((30 + 29 + 31.5) / 3) and found['n'] == 3
     assert found['p'] == pytest.approx(expected.pvalue)
@@ -36,15 +34,15 @@ def test_a_question_is_welchs_test(evidence):
     assert found['means'] == pytest.approx([273.5 / 3, 61.0])
 
 
-def test_an_encoding_of_both_sides_counts_on_both(evidence):
-    found = asked(evidence, one=['peg', 'wide'], other=['none', 'wide'])
-    half = asked(evidence, one='peg', other='none')
+def test_an_encoding_of_both_sides_counts_on_both():
+    found = asked(one=['peg', 'wide'], other=['none', 'wide'])
+    half = asked(one='peg', other='none')
     assert found['mean'] == pytest.approx(half['mean'] / 2)
     assert found['error'] == pytest.approx(half['error'] / 2)
     assert found['means'][0] - found['means'][1] == pytest.approx(found['mean'])
 
 
-def test_answers_say_how_sure_they_are(evidence):
+def test_answers_say_how_sure_they_are():
     def told(p, verdict, mean, expect=1, n=3):
         return dict(p=p, mean=mean, expect=expect, n=n, verdict=verdict, low=-2., high=2.,
                     margin=1., error=1.)
@@ -58,9 +56,9 @@ def test_answers_say_how_sure_they_are(evidence):
         'no: better by 1.0', 'cannot tell: ±2.0', 'not run']
 
 
-def test_unfinished_runs_and_missing_encodings_have_no_answer(evidence):
-    assert asked(evidence, one='peg', other='gone')['n'] == 0
-    assert evidence.answers([asked(evidence, one='peg', other='one')]) == [
+def test_unfinished_runs_and_missing_encodings_have_no_answer():
+    assert asked(one='peg', other='gone')['n'] == 0
+    assert evidence.answers([asked(one='peg', other='one')]) == [
         'cannot tell: too few runs']
     plan = {'questions': [dict(of='a', study='x', ask='q', paper='1', at=1, one='peg',
                                other='none', expect='more')],
@@ -74,7 +72,7 @@ def test_unfinished_runs_and_missing_encodings_have_no_answer(evidence):
 
 
 @pytest.mark.slow
-def test_the_page_shows_the_tables_of_the_studies_that_are_kept(evidence):
+def test_the_page_shows_the_tables_of_the_studies_that_are_kept():
     studies = {path.stem: json.loads(path.read_text())
                for path in (ROOT / 'docs' / 'studies').glob('*.json')}
     assert set(studies) <= set(PLAN['studies'])
@@ -119,3 +117,11 @@ def test_entries_of_studies_fit_the_smallest_grid(entries, step):
         str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
     for entry in entries[::step]:
         check_fits(cfg, entry, [0.75])
+
+
+@pytest.mark.slow
+def test_the_table_of_errors_of_statistics_can_be_made():
+    shown = (ROOT / 'docs' / 'tables' / 'errors-best.csv').read_text().splitlines()
+    made = load_script('benchmarks', 'statistics_power').errors(4).splitlines()
+    assert made[0] == shown[0]
+    assert [first for first, *_ in csv.reader(made)] == [first for first, *_ in csv.reader(shown)]

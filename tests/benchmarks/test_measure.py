@@ -4,13 +4,10 @@ import argparse
 import time
 
 import pytest
-import torch
+import torch._dynamo  # its settings are put back after each test where it is imported before
 from helpers.scripts import load_script
 
-
-@pytest.fixture(scope='module')
-def measure():
-    return load_script('benchmarks', 'measure')
+measure = load_script('benchmarks', 'measure')
 
 
 def spend(seconds):
@@ -21,7 +18,7 @@ def spend(seconds):
     return run
 
 
-def test_runs_are_called_in_turns_and_ratios_are_to_the_first(measure):
+def test_runs_are_called_in_turns_and_ratios_are_to_the_first():
     order = []
 
     def taking(name, seconds):
@@ -32,7 +29,7 @@ def test_runs_are_called_in_turns_and_ratios_are_to_the_first(measure):
     assert found['a'].seconds == pytest.approx(0.01, rel=0.2)
 
 
-def test_what_fails_is_said_and_the_rest_measured(measure):
+def test_what_fails_is_said_and_the_rest_measured():
     def fail():
         raise RuntimeError('"kernel" not implemented for |\'Half\'\nand more')
     found = measure.paired_times({'a': spend(0.001), 'b': fail}, 3, 'cpu')
@@ -46,22 +43,22 @@ def test_what_fails_is_said_and_the_rest_measured(measure):
     assert f"{measure.peak_memory(fail, 'cpu') / 2 ** 20:.0f}" == cell
 
 
-def parsed(measure, *options):
+def parsed(*options):
     parser = argparse.ArgumentParser()
     measure.add_arguments(parser, repeats=7)
     return measure.parse(parser, list(options))
 
 
-def test_no_row_is_silently_uncompiled_or_left_out(measure, capsys):
+def test_no_row_is_silently_uncompiled_or_left_out(capsys):
     """At torch's limit of recompilations; where a case cannot be made."""
-    parsed(measure)
+    parsed()
     assert torch._dynamo.config.fail_on_recompile_limit_hit
     with measure.row('case', 3):
         raise ValueError('no such form')
     assert capsys.readouterr().out == '| case | 3 | failed: ValueError: no such form |\n'
 
 
-def test_the_peak_of_a_cpu_is_what_a_call_adds(measure):
+def test_the_peak_of_a_cpu_is_what_a_call_adds():
     held = torch.ones(2 ** 24)  # 64 MiB, there before
     found = measure.peak_memory(lambda: held * 2, 'cpu') / 2 ** 20
     assert 60 < found < 70

@@ -5,7 +5,7 @@ import pytest
 import torch
 from helpers.default_scope import scope_fixture
 from helpers.scripts import short
-from helpers.upstream_configs import meta_device
+from helpers.tiny_backbones import unfilled
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
@@ -21,7 +21,7 @@ def load(name: str):
 
 def build(cfg):
     """The whole model, without its numbers."""
-    with meta_device():
+    with unfilled():
         return build_model(cfg)
 
 

@@ -140,7 +140,11 @@ def arm(kind: str, number: int) -> None:
 
 
 def result(work_dir: Path) -> dict[str, Any]:
-    """All that must be the same: the last checkpoint's content, and the logged numbers by step."""
+    """All that must be the same: the last checkpoint's content, and the logged numbers by step;
+    tensors as their types and lists."""
+    from torch import Tensor
+    from torch.utils._pytree import tree_map
+
     from mmposenc.checkpoint import load_checkpoint
     from mmposenc.engine.training.checkpoints import latest_checkpoint
     checkpoint = load_checkpoint(latest_checkpoint(work_dir))
@@ -153,23 +157,12 @@ def result(work_dir: Path) -> dict[str, Any]:
             step = (line['step'], 'loss' in line)
             assert logged.setdefault(step, numbers) == numbers, (logged[step], numbers)
     files = sorted(path.name for path in work_dir.glob('*.pth'))
-    return {**{key: checkpoint.get(key) for key in (
-        'state_dict', 'ema_state_dict', 'optimizer', 'param_schedulers')},
-        'counters': {key: checkpoint['meta'][key] for key in ('epoch', 'iter', 'data')},
-        'logged': logged, 'files': files}
-
-
-def differences(a: Any, b: Any, path: str = '') -> list[str]:
-    """Names of what differs, to the bit."""
-    import torch
-    if isinstance(a, dict) and isinstance(b, dict):
-        return [line for key in {**a, **b}
-                for line in differences(a.get(key), b.get(key), f'{path}.{key}')]
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
-        return [line for i, (x, y) in enumerate(zip(a, b, strict=True))
-                for line in differences(x, y, f'{path}.{i}')]
-    same = torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
-    return [] if same else [path]
+    saved = {key: checkpoint.get(key) for key in (
+        'state_dict', 'ema_state_dict', 'optimizer', 'param_schedulers')}
+    return {**tree_map(lambda value: (value.dtype, value.tolist()) if isinstance(value, Tensor)
+                       else value, saved),
+            'counters': {key: checkpoint['meta'][key] for key in ('epoch', 'iter', 'data')},
+            'logged': logged, 'files': files}
 
 
 class Children:
@@ -194,11 +187,3 @@ class Children:
         child.join()
         assert child.exitcode is not None
         return child.exitcode
-
-    def kill_and_resume(self, name: str, schedule: str, moment: tuple[str, int]) -> int:
-        """Returns how often it was killed: a moment that never comes is no kill."""
-        status = self.train(name, schedule, moment)
-        assert status in (0, -signal.SIGKILL), status
-        if status:
-            assert self.train(name, schedule, resume=True) == 0
-        return int(status != 0)

@@ -1,5 +1,6 @@
 """The three transformers with few channels and blocks, and what is measured of them."""
 import contextlib
+import functools
 
 import pytest
 import torch
@@ -113,8 +114,12 @@ def close(got, expected, share, name=''):
 
 @contextlib.contextmanager
 def unfilled():
-    """Models of true shapes: on meta filling them is slow, and fills nothing."""
-    with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
+    """Models of true shapes on meta, where filling them is slow, and fills nothing; those too that
+    read rates of drop path from tensors."""
+    # torch.device remembers the functions that it changes, at the first use: not the one below.
+    torch.utils._device._device_constructors()
+    with pytest.MonkeyPatch.context() as patch, torch.device('meta'):
+        patch.setattr(torch, 'linspace', functools.partial(torch.linspace, device='cpu'))
         for fill in ('clamp_', 'uniform_', 'normal_'):
             patch.setattr(torch.Tensor, fill, lambda tensor, *args, **kwargs: tensor)
         yield

@@ -1,14 +1,10 @@
 """The backbones in the configs of mmdet, mmseg and mmpretrain that have a drop-in here."""
-import contextlib
 import functools
 import re
-from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from unittest import mock
 
-import torch
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
@@ -121,13 +117,3 @@ def backbones(library):
                 key = kind, repr(sorted(node.items()))
                 found.setdefault(key, (kind, node, []))[2].append(name)
     return list(found.values())
-
-
-@contextlib.contextmanager
-def meta_device() -> Iterator[None]:
-    """Build models on the meta device, those too that read rates of drop path from tensors."""
-    # torch.device remembers the functions that it changes, at the first use: not the one below.
-    torch.utils._device._device_constructors()
-    rates = functools.partial(torch.linspace, device='cpu')
-    with mock.patch('torch.linspace', rates), torch.device('meta'):
-        yield

@@ -1,9 +1,12 @@
-"""train.py and test.py on a tiny detector."""
+"""train.py and test.py on a tiny detector, and a test by size on a tiny classifier."""
 import json
 
 import pytest
 import torch
+from helpers.tiny_tasks import classifier_config
+from helpers.untrained_weights import saved
 
+import mmposenc
 from mmposenc import engine
 
 
@@ -62,3 +65,47 @@ def test_hooks_switched_off_and_nothing_to_resume(detector, train, tmp_path) -> 
     assert ') NotFiniteHook' not in log_of(tmp_path)
     assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)
     assert (tmp_path / 'epoch_1.pth').is_file()
+
+
+def test_a_run_and_a_loaded_model_keep_it_out(detector, tmp_path):
+    """What that gives is in tests/padding/test_prediction.py."""
+    hooked = tmp_path / 'tiny.py'
+    hooked.write_text(f"_base_ = {str(detector['config'])!r}\n"
+                      f"custom_hooks = [dict(type='mmposenc.KeepPaddingOut')]\n")
+    cfg = engine.load_config(str(hooked))
+    cfg.work_dir = str(tmp_path / 'work')
+    cfg.experiment_name = cfg.visualizer.name = 'padding_out'
+    run = engine.train(cfg)
+    assert (tmp_path / 'work' / 'epoch_1.pth').is_file()
+    log, = (tmp_path / 'work').rglob('*.log')
+    assert log.read_text().count("the training uses the model's own loss") == 1
+    models = [run.model, *(mmposenc.load(config, detector['checkpoint'])
+                           for config in (hooked, detector['config']))]
+    assert [type(model.predict).__name__ for model in models] == ['Prediction'] * 2 + ['method']
+
+
+def test_a_test_by_size(test, tmp_path, capsys) -> None:
+    """At the trained size it is the test itself. A config without a visualizer, as the small ones
+    for digits, would have mmengine's, which draws no predictions."""
+    config = classifier_config(tmp_path)
+    weights, sized = saved(config, tmp_path / 'weights.pth'), tmp_path / 'sized.py'
+    sized.write_text(f"""
+_base_ = {str(config)!r}
+visualizer = None
+test_dataloader = dict(dataset=dict(pipeline=[
+    dict(type='mmposenc.LoadImageFromFile'), dict(type='Resize', scale=(32, 32)),
+    dict(type='PackInputs')]))
+""")
+    show = tmp_path / 'show'
+    test(sized, weights, '--work-dir', tmp_path / 'one', '--show-dir', show)
+    assert len([*show.rglob('*.png')]) == 4
+    once = json.loads(next((tmp_path / 'one').glob('*/*.json')).read_text())
+    capsys.readouterr()
+    test(sized, weights, '--work-dir', tmp_path / 'work', '--sizes', 32, 64,
+         '--show-dir', show / 'sized')
+    said = capsys.readouterr().out
+    assert f'\nsize 32: accuracy/top1 {once["accuracy/top1"]:g}' in said
+    assert '\nsize 64: accuracy/top1 ' in said
+    assert len([*(show / 'sized').rglob('*.png')]) == 8
+    with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline has a size'):
+        test(config, weights, '--sizes', 64)

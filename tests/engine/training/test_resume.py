@@ -1,4 +1,5 @@
 """Trainings that are killed and resumed equal one that was not, to the bit."""
+import signal
 from itertools import product
 
 import pytest
@@ -38,5 +39,6 @@ def whole(children):
 def test_a_kill_changes_nothing(children, whole, schedule, moment) -> None:
     name, one = f'{schedule} {moment}', whole(schedule)
     assert len(one['logged']) > 12 and one['state_dict'] and one['optimizer']['state']
-    assert children.kill_and_resume(name, schedule, moment) == 1
-    assert killed_trainings.differences(one, killed_trainings.result(children.root / name)) == []
+    assert children.train(name, schedule, moment) == -signal.SIGKILL
+    assert children.train(name, schedule, resume=True) == 0
+    assert one == killed_trainings.result(children.root / name)

@@ -1,4 +1,5 @@
-"""The runner: weights alone are a checkpoint, and a seed is that of one run."""
+"""The runner: weights alone are a checkpoint, a seed is that of one run, and a training that is
+resumed with another schedule, rate or weight decay says so."""
 import os
 
 import mmengine
@@ -78,3 +79,39 @@ def test_compiled_modules_train_as_others(tmp_path) -> None:
     torch.testing.assert_close(*weights)
     assert "Compiles {'Linear': 1} with aot_eager" in next(
         (tmp_path / 'False').glob('*/*.log')).read_text()
+
+
+PLANS = {
+    'steps': [dict(type='LinearLR', start_factor=0.1, by_epoch=False, begin=0, end=4),
+              dict(type='MultiStepLR', by_epoch=True, milestones=[3, 5], gamma=0.1)],
+    'poly': [dict(type='PolyLR', by_epoch=False, begin=0, end=18, power=0.9, eta_min=1e-4)]}
+
+
+def logs_of(folder, plan: str, epochs: int, lr: float = 0.1, **options) -> str:
+    """The logs of the folder after a training of three steps an epoch."""
+    optimizer, schedule = dict(type='SGD', lr=lr, momentum=0.9), PLANS[plan]
+    cfg = dict(train_cfg=dict(by_epoch=True, max_epochs=epochs), param_scheduler=schedule,
+               optim_wrapper=dict(optimizer=optimizer))
+    runner(folder, epochs, train_dataloader=torch.utils.data.DataLoader(Data(3)),
+           optim_wrapper=dict(optimizer=dict(optimizer)), param_scheduler=schedule, cfg=cfg,
+           **options).train()
+    return ''.join(path.read_text() for path in folder.rglob('*.log'))
+
+
+@pytest.mark.parametrize('plan, lr, changes', [
+    ('steps', 0.1, ['train_cfg.max_epochs: 4 -> 6']),
+    ('steps', 0.03, ['train_cfg.max_epochs: 4 -> 6', 'optim_wrapper.optimizer.lr: 0.1 -> 0.03']),
+    ('poly', 0.1, ['param_scheduler.0.power: none -> 0.9',
+                   'param_scheduler.1.milestones.0: 3 -> none'])])
+def test_a_resumed_training_says_in_one_line_what_differs(tmp_path, plan, lr, changes) -> None:
+    assert 'other settings' not in logs_of(tmp_path, 'steps', 4)
+    log = logs_of(tmp_path, plan, 6, lr, resume=True)
+    message, = (line for line in log.splitlines() if 'other settings' in line)
+    assert all(change in message for change in changes)
+
+
+def test_nothing_is_said_without_a_change(tmp_path) -> None:
+    logs_of(tmp_path, 'steps', 3)
+    (tmp_path / 'epoch_3.pth').unlink()
+    log = logs_of(tmp_path, 'steps', 3, resume=True)
+    assert '6 of them done' in log and 'other settings' not in log

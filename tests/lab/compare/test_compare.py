@@ -235,5 +235,3 @@ def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatc
     workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
     assert log.stream is not None
     log.close()
-    with pytest.raises(ValueError, match='--submitit local'):
-        workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})

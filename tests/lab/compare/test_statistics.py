@@ -1,16 +1,22 @@
-"""Statistics of a study: means, differences, what can still be best, what is left out."""
+"""Statistics of a study: means, what is left out; differences of means against scipy, arithmetic
+written out, and draws; what can still be best."""
 import math
+import random
 
+import numpy as np
 import pytest
-from helpers.made_up_studies import drawn, run, seeded, study
+from helpers.made_up_studies import METRIC, drawn, run, seeded, study
 from scipy import stats
 
 from mmposenc.lab.compare.statistics import summary
 from mmposenc.lab.compare.statistics.differences import (
+    Contrast,
     reach_in_standard_errors,
     standings,
+    verdict_row,
     weighted_contrast,
 )
+from mmposenc.lab.compare.statistics.formats import verdict_text
 from mmposenc.lab.compare.statistics.summary import difference_rows, mean_row, with_summary
 
 
@@ -77,3 +83,106 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
         'none': [2], 'peg': [0, 1, 2]}
     rows = with_summary(results)['differences']
     assert {row['verdict'] for row in rows} == {'cannot tell'}
+
+
+def gaussian(noise, spreads, count, means=None):
+    means = means if means is not None else [90] * len(spreads)
+    return {f'e{n}': seeded(*(noise.gauss(mean, spread) for _ in range(count)))
+            for n, (mean, spread) in enumerate(zip(means, spreads, strict=True))}
+
+
+@pytest.mark.parametrize('count', [3, 12])
+def test_two_encodings_are_welchs_test(count):
+    """Whatever their seeds are: nothing is paired."""
+    values = gaussian(random.Random(count), (1, 2), count)
+    one, other = (list(each.values()) for each in values.values())
+    expected = stats.ttest_ind(one, other, equal_var=False)
+    values['e1'] = seeded(*other, first=7)
+    found = weighted_contrast(values, {'e0': 1, 'e1': -1})
+    told, bounds = verdict_row(found, 1.), expected.confidence_interval(.95)
+    assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
+    assert found.mean / found.error == pytest.approx(expected.statistic)
+    assert (told['verdict'] in ('better', 'worse')) == (expected.pvalue < .05)
+    assert told['n'] == count and told['mean'] == pytest.approx(np.mean(one) - np.mean(other))
+
+
+def test_a_mean_of_several_against_one():
+    values = {'a': seeded(91., 92.5, 90.2), 'b': seeded(80., 81., 78.5, 84.),
+              'c': seeded(70., 70.5, 71., 70.1, 69.), 'd': seeded(1., 4.)}
+    found = weighted_contrast(values, {'a': .5, 'c': .5, 'b': -1})
+    parts = {name: weight ** 2 * np.var(list(values[name].values()), ddof=1) / len(values[name])
+             for name, weight in (('a', .5), ('c', .5), ('b', 1))}
+    assert found.error == pytest.approx(math.sqrt(sum(parts.values())))
+    assert found.freedom == pytest.approx(sum(parts.values()) ** 2 / sum(
+        part ** 2 / (len(values[name]) - 1) for name, part in parts.items()))
+    assert found.n == 3
+
+
+def test_few_runs_have_no_verdict():
+    told = verdict_row(weighted_contrast({'a': seeded(90, 92), 'b': seeded(80, 81)},
+                                         {'a': 1, 'b': -1}), 1)
+    assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
+    assert told['low'] < 10.5 < told['high']
+    values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
+    assert weighted_contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
+    for name in ('c', 'gone'):
+        assert weighted_contrast(values, {name: 1, 'b': -1}) == (0, None, None, None)
+
+
+@pytest.mark.parametrize('values', [[.8, .8, .8], [.8, .8 + 1e-9, .8 + 2e-9],
+                                    np.float32([.8, .8, .8]).astype(float).tolist()])
+def test_values_without_spread_are_not_tested(values):
+    study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
+    told = verdict_row(weighted_contrast(study, {'a': 1, 'b': -1}), 1.)
+    assert (verdict_text(told, METRIC), told['low']) == ('cannot tell: no spread', None)
+    assert {standing.by for standing in standings(study).values()} == {None}
+
+
+@pytest.mark.parametrize('mean, error, reach, verdict', [
+    (.3, .2, None, 'level'), (.3, .5, None, 'cannot tell'), (1.2, .2, None, 'better'),
+    (-.8, .2, None, 'worse'), (.3, .2, 3, 'level'), (.3, .2, 4, 'cannot tell'),
+    (1.2, .2, 7, 'cannot tell'), (-1.5, .2, 7, 'worse')])
+def test_level_is_two_one_sided_tests(mean, error, reach, verdict):
+    """Of a study of 6 runs each: bounds of 90% within the margin, or those of a family of
+    comparisons; a difference that is found is told as one, be it small."""
+    told = verdict_row(Contrast(6, mean, error, 10), 1., reach)
+    assert told['verdict'] == verdict
+    wide, inner = (reach or stats.t.isf(tail, 10) for tail in (.025, .05))
+    assert (told['low'], told['high']) == pytest.approx((mean - wide * error, mean + wide * error))
+    assert (verdict == 'level') == (abs(mean) + inner * error < 1 and abs(mean) < wide * error)
+
+
+@pytest.mark.parametrize('tails', [1, 2])
+def test_of_two_encodings_the_reach_is_welchs_t(tails):
+    values = gaussian(random.Random(3), (2, 2), 40)
+    found = weighted_contrast(values, {'e0': 1, 'e1': -1})
+    reach = reach_in_standard_errors(values, values, tails)
+    assert list(reach.values()) == pytest.approx(
+        [stats.t.isf(.05 / tails, found.freedom)] * 2, rel=.03)
+    assert reach_in_standard_errors({'a': seeded(1, 2, 3), 'b': seeded(1, 2)}, ['a'], 1) == {}
+
+
+def test_the_reach_is_dunnetts_where_spreads_are_equal():
+    """One against five others, many runs each: the critical value of scipy's multivariate t."""
+    values = gaussian(random.Random(3), (1,) * 6, 200)
+    reach = reach_in_standard_errors(values, ['e0'], 2)['e0']
+    cover = stats.multivariate_normal(cov=(np.eye(5) + 1) / 2).cdf(
+        np.full(5, reach), lower_limit=np.full(5, -reach))
+    assert cover == pytest.approx(.95, abs=.006)
+
+
+def test_what_is_out_is_out_by_its_row():
+    noise, out = random.Random(0), 0
+    for _ in range(8):
+        values = gaussian(noise, (1, .2, 3, 1), 3, (80, 84, 86, 79))
+        stand = standings(values)
+        best = max(values, key=lambda name: np.mean(
+            list(values[name].values())))  # noqa: B023
+        assert stand[best].by is None
+        for name, standing in stand.items():
+            if name != best:
+                told = verdict_row(weighted_contrast(values, {name: 1, standing.by or best: -1}),
+                                   1., standing.reach)
+                assert (told['verdict'] == 'worse') == (standing.by is not None)
+                out += standing.by is not None
+    assert out

