@@ -9,12 +9,11 @@ from mmengine.config import Config
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
-from mmposenc.engine.config.checks import (
-    check_files,
-    check_num_classes,
-    check_sections,
-)
+from mmposenc.engine.config.arguments import model_class
+from mmposenc.engine.config.checks import check_files, check_num_classes, check_sections
+from mmposenc.engine.config.models import build_model
 from mmposenc.engine.config.options import check_silent_arguments
+from mmposenc.engine.training.launch import set_train_options
 
 ALL = ('train', 'val')
 
@@ -196,3 +195,22 @@ def query_head(kind: str, sigmoid: bool, **model) -> dict:
 def test_fewer_predictions_than_the_test_takes(model, message) -> None:
     with refused(message and f'model.test_cfg.{message}'):
         checks.check_enough_queries(Config(dict(model=model)))
+
+
+def test_commands_check_arguments_of_this_project(tmp_path) -> None:
+    """What builds a model, and a training before it looks for its data."""
+    cfg = load_config('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py')
+    cfg.model.backbone.pos_encoding = dict(type='mmposenc.PEG')
+    cfg.work_dir = str(tmp_path / 'run')
+    for command in (build_model, set_train_options):
+        with pytest.raises(ValueError, match=r'^model\.backbone\.pos_encoding: mmdet\.ResNet'):
+            command(cfg)
+
+
+def test_a_plain_name_is_the_librarys(tmp_path) -> None:
+    """Where the library and this project have a class of the same name."""
+    (tmp_path / 'own.py').write_text('class SwinTransformer:\n    pass\n')
+    for name, module in (('SwinTransformer', 'mmdet.models'),
+                         ('mmposenc.SwinTransformer', 'mmposenc.openmmlab'),
+                         (f'{tmp_path}/own.py:SwinTransformer', 'own_')):
+        assert model_class(name, 'mmdet').__module__.startswith(module)

@@ -8,7 +8,7 @@ import torch
 from helpers import tiny_run
 from mmengine.dataset import DefaultSampler, InfiniteSampler
 from mmengine.hooks import Hook
-from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data import DataLoader
 
 from mmposenc.engine.training import seeding
 from mmposenc.engine.training.seeding import seed_of_position, with_seeded_batches
@@ -83,10 +83,6 @@ def test_a_pass_goes_on_in_the_middle_with_any_number_of_workers(workers) -> Non
     assert take(kept, 3, 0) + take(kept, 4, 0) == take(loader(), 3, 0) + whole
 
 
-def test_an_endless_sampler_is_continued() -> None:
-    assert take(loader(endless=True), 0, 5, 4) == take(loader(endless=True), 0, 0, 9)[5:]
-
-
 def test_a_sample_that_comes_twice_is_drawn_anew() -> None:
     drawn = sum(take(loader(endless=True), 0, 0, 14), [])
     assert len({entry[1] for entry in drawn}) == 28 and len({entry[0] for entry in drawn}) == 7
@@ -120,11 +116,3 @@ def test_data_without_indices_is_loaded_as_it_comes_and_nothing_before_the_start
             yield from range(3)
     assert len(list(with_seeded_batches(DataLoader(Stream()), 0, 0, 1))) == 3
     assert list(loader()) == []  # mmengine's loop starts a loader when it is built
-
-
-def test_batch_samplers_of_any_kind_are_wrapped() -> None:
-    data = DrawnSamples()
-    batches = BatchSampler(DefaultSampler(data, seed=5), 3, drop_last=True)
-    load = with_seeded_batches(DataLoader(data, batch_sampler=batches, collate_fn=list), 1, 0, 1)
-    assert len(load) == 2
-    assert [len(batch) for batch in take(load, 0, 1)] == [3]

@@ -2,12 +2,9 @@
 import csv
 import errno
 import json
-import logging
 import re
 import signal
-import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -224,14 +221,3 @@ def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch
                         SimpleNamespace(sleep=lambda seconds: first.release()))
     with planning_lock(tmp_path):
         assert f'another command has the study in {tmp_path} in hand' in capsys.readouterr().err
-
-
-@pytest.mark.skipif(find_spec('submitit') is None, reason='submitit is not installed')
-def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
-    monkeypatch.delenv('SUBMITIT_LOG_LEVEL', raising=False)
-    for name in [name for name in sys.modules if name.partition('.')[0] == 'submitit']:
-        monkeypatch.delitem(sys.modules, name)
-    log = logging.FileHandler(tmp_path / 'log')
-    workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
-    assert log.stream is not None
-    log.close()

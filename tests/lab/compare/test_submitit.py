@@ -1,4 +1,6 @@
 """Runs as jobs of a cluster, by submitit's executor for one machine."""
+import logging
+import sys
 import time
 
 import pytest
@@ -57,3 +59,13 @@ def test_the_environment_is_that_of_the_machines_that_trained(tmp_path):
             'device': device, 'torch': '9.9'})
     assert collect_results(study)['environment'] == {'device': 'one GPU, another GPU',
                                                      'torch': '9.9'}
+
+
+def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
+    monkeypatch.delenv('SUBMITIT_LOG_LEVEL', raising=False)
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'submitit']:
+        monkeypatch.delitem(sys.modules, name)
+    log = logging.FileHandler(tmp_path / 'log')
+    workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
+    assert log.stream is not None
+    log.close()
