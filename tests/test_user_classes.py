@@ -3,7 +3,7 @@ import pytest
 
 from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.registry import MODELS
-from mmposenc.user_classes import class_of_file, is_file_class
+from mmposenc.user_classes import class_of_file
 
 OWN = 'from mmposenc.encodings import PEG\n\nclass Mine(PEG):\n    number = {}\n'
 
@@ -42,9 +42,3 @@ def test_bad_files(here, text, said):
     (here / 'own.py').write_text(text)
     with pytest.raises(ValueError, match=f"own.py:Mine'.*{said}"):
         class_of_file('own.py:Mine')
-
-
-def test_other_names():
-    assert not is_file_class('mmposenc.PEG') and not is_file_class(dict) and is_file_class('a.py:B')
-    with pytest.raises(FileNotFoundError, match="there is no file '/.*no.py'"):
-        class_of_file('no.py:Mine')

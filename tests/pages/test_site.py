@@ -1,12 +1,9 @@
 """The site: built with its notebooks, and with warnings, such as of broken links, as errors."""
-import os
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 
 import pytest
-from helpers.page_blocks import ROOT
+from helpers.scripts import ROOT, run_python
 
 from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
 from mmposenc.class_index import CLASSES
@@ -19,11 +16,8 @@ pytest.importorskip('mmdet')
 @pytest.fixture(scope='module')
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp('site')
-    result = subprocess.run(
-        [sys.executable, '-m', 'sphinx', '-q', '-W', '--keep-going', '-j', '2', '-c', 'docs',
-         '-d', str(folder / 'doctrees'), '.', str(folder / 'html')],
-        cwd=ROOT, text=True, capture_output=True, env={**os.environ, 'OMP_NUM_THREADS': '1'})
-    assert result.returncode == 0, result.stderr
+    run_python('-m', 'sphinx', '-q', '-W', '--keep-going', '-j', '2', '-c', 'docs', '-d',
+               folder / 'doctrees', '.', folder / 'html')
     return folder / 'html'
 
 

@@ -1,23 +1,10 @@
-"""Scripts of mmdet and mmseg on configs and data sets of this project (docs/their-tools.md)."""
+"""Scripts of mmdet on a config and a data set of this project (docs/their-tools.md)."""
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.scripts import run_python
 from helpers.tiny_data import tiny_detector
 from PIL import Image
-
-import mmposenc  # noqa: F401  (before mmdet)
-
-
-def test_mmsegs_tools_find_the_names_of_our_classes(tmp_path) -> None:
-    from mmposenc.openmmlab.mmseg import SegDataset
-    for kind in ('images', 'labels'):
-        (tmp_path / kind).mkdir()
-        Image.fromarray(np.zeros((4, 4), np.uint8)).save(tmp_path / kind / 'a.png')
-    data = SegDataset(data_root=str(tmp_path), img_suffix='.png', metainfo=dict(classes=('a', 'b')),
-                      data_prefix=dict(img_path='images', seg_map_path='labels'))
-    assert data.METAINFO['classes'] == ('a', 'b') and not SegDataset.METAINFO.get('classes')
 
 
 def run(script: str, *words: object, folder: Path) -> str:

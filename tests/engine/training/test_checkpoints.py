@@ -1,13 +1,140 @@
-"""Choosing a checkpoint of a work directory."""
+"""Checkpoints survive kills, full disks and other trainings; which one of a folder is chosen."""
+import errno
 import logging
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from helpers import tiny_run
+from mmengine.fileio import LocalBackend
 from mmengine.logging import MMLogger
 
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.engine import CheckpointHook, Runner
 from mmposenc.engine.training.checkpoints import latest_checkpoint
+from mmposenc.engine.training.lock import WorkDirLock, check_unlocked
+
+
+def runner(work_dir, epochs: int = 3, resume: bool = False, **hook) -> Runner:
+    return tiny_run.runner(work_dir, epochs, resume=resume, default_hooks=dict(
+        checkpoint=dict(type='CheckpointHook', interval=1, **hook)))
+
+
+def files(folder) -> list[str]:
+    return sorted(path.name for path in folder.glob('*.pth*'))
+
+
+def test_the_old_file_goes_after_the_new_one_is_there(tmp_path, monkeypatch) -> None:
+    seen, remove = [], LocalBackend.remove
+
+    def spy(self, path):
+        seen.append(files(tmp_path))
+        remove(self, path)
+    monkeypatch.setattr(LocalBackend, 'remove', spy)
+    run = runner(tmp_path, max_keep_ckpts=1)
+    run.train()
+    assert any(type(hook) is CheckpointHook for hook in run.hooks)
+    assert seen == [['epoch_1.pth', 'epoch_2.pth'], ['epoch_2.pth', 'epoch_3.pth']]
+    assert files(tmp_path) == ['epoch_3.pth']
+
+
+def test_a_better_checkpoint_replaces_the_best_one_after_it_is_there(tmp_path, monkeypatch) -> None:
+    run = runner(tmp_path, epochs=1, save_best='acc')
+    run.train()
+    hook = next(hook for hook in run.hooks if type(hook) is CheckpointHook)
+    hook.after_val_epoch(run, {'acc': 0.5})
+    first = hook.best_ckpt_path
+    run.train_loop._epoch = 2
+    monkeypatch.setattr(Runner, 'save_checkpoint', lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        hook.after_val_epoch(run, {'acc': 0.75})
+    assert first and load_checkpoint(first)
+    monkeypatch.undo()
+    hook.best_ckpt_path = first
+    for score in (0.875, 0.25, 0.9):  # a better one, a worse one, a better one of the same name
+        hook.after_val_epoch(run, {'acc': score})
+        assert [name for name in files(tmp_path) if 'best' in name] == ['best_acc_epoch_2.pth']
+        assert hook.best_ckpt_path == str(tmp_path / 'best_acc_epoch_2.pth')
+    hook.best_ckpt_path = 'elsewhere/best_acc_epoch_2.pth'  # what is continued lies in its folder
+    hook.after_val_epoch(run, {'acc': 0.95})
+    assert 'best_acc_epoch_2.pth' in files(tmp_path)
+
+
+def test_checkpoints_of_one_name_replace_each_other(tmp_path) -> None:
+    for epochs, resume in ((2, False), (3, True)):
+        runner(tmp_path, epochs, resume, max_keep_ckpts=1, filename_tmpl='newest.pth').train()
+        assert files(tmp_path) == ['newest.pth']
+        assert load_checkpoint(tmp_path / 'newest.pth')['meta']['epoch'] == epochs
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monkeypatch) -> None:
+    put = LocalBackend.put
+
+    def full(self, data, name):
+        if 'epoch_2' in str(name) or 'interrupted' in str(name):
+            put(self, data[:100], name)
+            raise OSError(errno.ENOSPC, 'No space left on device')
+        put(self, data, name)
+    monkeypatch.setattr(LocalBackend, 'put', full)
+    with pytest.raises(OSError, match=r'epoch_2\.pth cannot be .*: No space .*--resume') as error:
+        runner(tmp_path, max_keep_ckpts=1).train()
+    assert '\n' not in str(error.value)
+    assert files(tmp_path) == ['epoch_1.pth']
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
+
+
+def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner('work', epochs=1, out_dir='weights').train()
+    assert 'weights: weights/work/epoch_1.pth\n' in capsys.readouterr().out
+    run = runner('work', epochs=2, resume=True, out_dir='weights')
+    run.train()
+    assert run._load_from == 'weights/work/epoch_1.pth'
+    assert files(tmp_path / 'weights' / 'work') == ['epoch_1.pth', 'epoch_2.pth']
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
+    (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
+    runner(tmp_path, epochs=1).train()
+    assert files(tmp_path) == ['epoch_1.pth']
+
+
+def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatch) -> None:
+    class Kill(BaseException):
+        pass
+
+    def kill(self, path):
+        raise Kill
+    monkeypatch.setattr(LocalBackend, 'remove', kill)
+    with pytest.raises(Kill):
+        runner(tmp_path, max_keep_ckpts=1).train()
+    assert files(tmp_path) == ['epoch_1.pth', 'epoch_2.pth']
+    monkeypatch.undo()
+    (tmp_path / 'epoch_0.pth').write_text('of somebody else')
+    runner(tmp_path, max_keep_ckpts=1, resume=True).train()
+    assert files(tmp_path) == ['epoch_0.pth', 'epoch_3.pth']
+
+
+def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
+    lock = WorkDirLock(tmp_path)
+    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
+        runner(tmp_path, epochs=1).train()
+    with pytest.raises(ValueError, match='another --work-dir'):
+        check_unlocked(tmp_path)
+    lock.release()
+    check_unlocked(tmp_path)
+    runner(tmp_path, epochs=1).train()
+    check_unlocked(tmp_path)
+
+
+def test_a_training_runs_where_the_file_system_has_no_locks(tmp_path, monkeypatch) -> None:
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, 'no locks')
+    monkeypatch.setattr('fcntl.flock', no_locks)
+    lock = WorkDirLock(tmp_path)
+    check_unlocked(tmp_path)
+    lock.release()
 
 
 def save(path, whole: bool = True):

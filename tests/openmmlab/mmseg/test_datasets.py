@@ -47,6 +47,8 @@ def test_labels_are_read_as_mmseg_reads_them(root, pipeline):
     expected = np.arange(96).reshape(8, 12) % 4
     np.testing.assert_array_equal(labels, np.where(expected == 0, 255, expected - 1))
     assert dataset.metainfo['reduce_zero_label'] and len(dataset) == 4
+    # mmseg's tools read the names of classes there.
+    assert dataset.METAINFO['classes'] == CLASSES and not type(dataset).METAINFO.get('classes')
 
 
 def test_zero_is_a_class_unless_it_is_removed(root):
