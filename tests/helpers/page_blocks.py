@@ -7,8 +7,7 @@ and trained. Commands stand in ```bash blocks and in indented lines.
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,12 +58,12 @@ def run_page(page: str, folder: Path, names: dict[str, Any] | None = None,
     """
     names = dict(names or {})
     absent = re.compile(rf'^(import|from) ({"|".join(without)})\b' if without else '(?!)', re.M)
-    with inside(folder):
-        for block in blocks(page):
-            if absent.search(block.code):
-                continue
-            # A traceback names the line of the page.
-            exec(compile('\n' * block.line + block.code, str(ROOT / page), 'exec'), names)
+    os.chdir(folder)  # process_state goes back after the test
+    for block in blocks(page):
+        if absent.search(block.code):
+            continue
+        # A traceback names the line of the page.
+        exec(compile('\n' * block.line + block.code, str(ROOT / page), 'exec'), names)
     return names
 
 
@@ -80,14 +79,3 @@ def commands(page: str) -> list[list[str]]:
 
 def joined(text: str) -> list[str]:
     return re.sub(r' *\\\n *', ' ', text).splitlines()
-
-
-@contextmanager
-def inside(folder: Path) -> Iterator[None]:
-    """In that folder as the current one. (contextlib.chdir needs Python 3.11.)"""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from helpers.page_blocks import commands, inside, run_page
+from helpers.page_blocks import commands, run_page
 from helpers.scripts import NARROW, named
 from helpers.tiny_data import make_trees
 
@@ -17,17 +17,17 @@ NARROWER = [*NARROW, 'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
-def test_the_page(tmp_path):
+def test_the_page(tmp_path, monkeypatch):
     make_trees(tmp_path / 'data' / 'trees', ('train', 'val'))
     found = [words[1:] for words in commands(PAGE) if words[0] == 'mmposenc']
     assert [words[0] for words in found] == [
         'prepare', 'browse', 'train', 'test', 'predict', 'export', 'train']
-    with inside(tmp_path):
-        for number, words in enumerate(found[1:]):
-            words = [word.replace('epoch_12', 'epoch_1') for word in words]
-            extra = named(f'tutorial_{number}') if words[0] in ('train', 'test') else []
-            given = '--cfg-options' in words
-            main([*words, *([] if given else ['--cfg-options']), *NARROWER, *extra])
+    monkeypatch.chdir(tmp_path)
+    for number, words in enumerate(found[1:]):
+        words = [word.replace('epoch_12', 'epoch_1') for word in words]
+        extra = named(f'tutorial_{number}') if words[0] in ('train', 'test') else []
+        given = '--cfg-options' in words
+        main([*words, *([] if given else ['--cfg-options']), *NARROWER, *extra])
     predicted = json.loads((tmp_path / 'predicted' / 'predictions.json').read_text())
     assert len(predicted['images']) == 4 and predicted['complete']
     assert list((tmp_path / 'work_dirs' / 'pictures').rglob('*.*'))

@@ -3,19 +3,14 @@ import pytest
 import torch
 from helpers.golden_backbones import CASES
 from helpers.golden_files import load_golden
-from helpers.scripts import load_tool
 
 from mmposenc.checkpoint import convert, read_checkpoint
-
-
-@pytest.fixture(scope='module')
-def main():
-    return load_tool('convert_checkpoint').main
+from mmposenc.commands.convert import main
 
 
 @pytest.mark.parametrize('stem, suffix', [
     ('swin_plain_41', 'pth'), ('pvt_peg_gap_11', 'safetensors')])
-def test_an_official_file_is_written_under_our_names(main, tmp_path, capsys, stem, suffix):
+def test_an_official_file_is_written_under_our_names(tmp_path, capsys, stem, suffix):
     """The outputs of such weights: tests/backbones/test_goldens.py."""
     params, _ = load_golden(stem)
     source, output = CASES[stem][0], tmp_path / f'out.{suffix}'
@@ -29,7 +24,7 @@ def test_an_official_file_is_written_under_our_names(main, tmp_path, capsys, ste
                                dict(convert(params, source)), rtol=0, atol=0)
 
 
-def test_a_trained_detector_gives_its_backbone_to_timm(main, tmp_path, capsys):
+def test_a_trained_detector_gives_its_backbone_to_timm(tmp_path, capsys):
     """The weights that it had of timm, under timm's names."""
     params, _ = load_golden('deit_plain')
     state = {**convert(params, 'deit'), 'neck.convs.0.weight': torch.ones(1)}

@@ -229,8 +229,6 @@ def test_an_encoding_in_the_layers_of_an_encoder_is_replaced():
     (lambda: detr(tiny_detr.deformable, channels=[32]), ['sincos+peg'], None),
     (lambda: detr(), ['learned+sincos'], "'learned\\+sincos' does not fit .* 2 absolute encodings"),
     (lambda: detr(tiny_detr.dab), ['peg'], 'the encoder of DAB-DETR'),
-    (lambda: detr(tiny_detr.deformable, channels=[32]), ['irpe-k'],
-     "'irpe-k' does not fit mmposenc.DeformableDETR"),
     (lambda: engine.load_config(RESNET), ['peg'], "its backbone is 'mmposenc.CPResNet'"),
     (lambda: deit_with(dict(zero_init=True)), ['peg'], "rel_pos_encoding=.* has no 'type'"),
     (lambda: engine.load_config(DEIT), ['query-relative-2d'],
