@@ -1,4 +1,6 @@
-"""Detectors and segmentors: the models and recipes of OpenMMLab. Steps: test_gradients.py."""
+"""Detectors and segmentors: the models and recipes of OpenMMLab; published weights are fetched by
+training alone, and where a file of them goes. Steps: test_gradients.py."""
+import urllib.error
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from helpers.scripts import short
 from helpers.tiny_backbones import unfilled
 
 import mmposenc  # noqa: F401
+from mmposenc.checkpoint import mmengine_loading
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.models import build_model
@@ -125,3 +128,28 @@ def test_mask2former_is_upstreams(package: str, kind: str, name: str) -> None:
     assert ours.default_hooks.checkpoint.by_epoch is ours.log_processor.by_epoch is False
     check_num_classes(ours, ('train', 'val', 'test'))
     assert shapes(build(ours)) == shapes(build(theirs))
+
+
+HOST = ('https://github.com/huggingface/pytorch-image-models/releases/download/v0.1-vt3p-weights/')
+FILE = 'twins_pcpvt_small-e70e7e7a.pth'
+FLAGSHIP = 'mmposenc::detection/mask_rcnn/mask-rcnn_pvt-s-peg-gap_fpn_1x_coco.py'
+
+
+def test_building_a_model_downloads_nothing(monkeypatch) -> None:
+    """Only init_weights does, which training alone calls."""
+    monkeypatch.setattr(torch.hub, 'download_url_to_file',
+                        lambda *args: pytest.fail(f'{args} would be downloaded'))
+    build(load_config(FLAGSHIP))
+
+
+def test_without_a_network_the_message_says_where_the_file_goes(monkeypatch, tmp_path) -> None:
+    def no_network(*args: Any) -> None:
+        raise urllib.error.URLError('no route to host')
+    monkeypatch.setattr(torch.hub, 'download_url_to_file', no_network)
+    monkeypatch.setattr(torch.hub, 'get_dir', lambda: str(tmp_path))
+    place = tmp_path / 'checkpoints' / FILE
+    with pytest.raises(OSError, match=f'{HOST}.* could not be downloaded: .*no route to host.*'
+                                      f'Put the file at {place}, or name one of yours'):
+        mmengine_loading.load_url(HOST + FILE)
+    torch.save({'a': torch.ones(1)}, place)
+    assert mmengine_loading.load_url(HOST + FILE)['a'] == 1

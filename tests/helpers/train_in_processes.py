@@ -1,4 +1,4 @@
-"""Started by tests/engine/training/test_processes.py: trains each family in 1, 2 and 4 processes
+"""Started by tests/engine/training/test_resume.py: trains each family in 1, 2 and 4 processes
 on the same images, and writes what came out. Processes are forked, so that OpenMMLab is imported
 once."""
 import copy
