@@ -7,13 +7,9 @@ import pytest
 from helpers.scripts import ROOT, load_script
 
 
-def gpu_sh(*args):
-    return subprocess.run(['bash', str(ROOT / 'benchmarks' / 'gpu.sh'), *args],
-                          capture_output=True, text=True)
-
-
 def listed(part):
-    done = gpu_sh('--list', part, 'OUT')
+    done = subprocess.run(['bash', ROOT / 'benchmarks' / 'gpu.sh', '--list', part, 'OUT'],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = dict(line.split(': ', 1) for line in done.stdout.splitlines())
     assert len(found) == len(done.stdout.splitlines()), 'a name stands for two commands'

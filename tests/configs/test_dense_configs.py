@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.default_scope import scope_fixture
 from helpers.scripts import short
 from helpers.tiny_backbones import unfilled
 
@@ -14,8 +13,6 @@ from mmposenc.checkpoint import mmengine_loading
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.models import build_model
-
-scope = scope_fixture('mmseg')
 
 
 def load(name: str):

@@ -10,7 +10,6 @@ import torch
 from helpers import tiny_run
 from helpers.scripts import named
 from helpers.tiny_data import tiny_detector
-from helpers.tiny_run import Data
 from mmengine.logging import MMLogger, print_log
 from mmengine.model import BaseModule
 
@@ -134,6 +133,6 @@ def test_a_warm_up_longer_than_the_training(tmp_path, capsys, schedule, told) ->
 @pytest.mark.parametrize('steps, interval, lines', [(20, 50, 5), (3, 50, 3), (20, 20, 1)])
 def test_a_short_training_has_lines(tmp_path, capsys, steps, interval, lines) -> None:
     tiny_run.runner(
-        tmp_path, epochs=1, train_dataloader=torch.utils.data.DataLoader(Data(steps)),
+        tmp_path, epochs=1, train_dataloader=torch.utils.data.DataLoader(tiny_run.Data(steps)),
         default_hooks=dict(logger=dict(type='LoggerHook', interval=interval))).train()
     assert capsys.readouterr().out.count('(train)') == lines

@@ -17,28 +17,26 @@ from unittest import mock
 ROOT = Path(__file__).resolve().parents[2]
 EMA = dict(type='EMAHook', momentum=0.1)
 ASPECT = dict(type='AspectRatioBatchSampler')
-BY_ITER = {'type': 'IterBasedTrainLoop', 'max_iters': 12, 'val_interval': 4}
+BY_ITER = {'train_cfg': {'type': 'IterBasedTrainLoop', 'max_iters': 12, 'val_interval': 4},
+           'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
+           'log_processor.by_epoch': False, 'custom_hooks': [EMA]}
 ENDLESS = dict(type='InfiniteSampler', shuffle=True)
 #: Four kinds of schedules; each image set has six images, so an epoch three batches of two.
 SCHEDULES: dict[str, dict[str, Any]] = {
     'by epoch': {'train_cfg.max_epochs': 4, 'custom_hooks': [EMA]},
     'by iteration, 2 workers': {
-        'train_cfg': BY_ITER, 'train_dataloader.sampler': ENDLESS, 'custom_hooks': [EMA],
-        'train_dataloader.batch_sampler': ASPECT, 'train_dataloader.num_workers': 2,
-        'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
-        'log_processor.by_epoch': False},
+        **BY_ITER, 'train_dataloader.sampler': ENDLESS,
+        'train_dataloader.batch_sampler': ASPECT, 'train_dataloader.num_workers': 2},
     'by epoch, saved by iteration, 2 workers that persist': {
         'train_cfg.max_epochs': 4, 'train_dataloader.num_workers': 2,
         'train_dataloader.persistent_workers': True, 'train_dataloader.batch_sampler': ASPECT,
         'default_hooks.checkpoint': dict(type='CheckpointHook', by_epoch=False, interval=2,
                                          max_keep_ckpts=1, save_best='coco/bbox_mAP')},
     'by iteration, loss scale, accumulated gradients': {
-        'train_cfg': BY_ITER, 'train_dataloader.batch_sampler': None, 'custom_hooks': [EMA],
+        **BY_ITER, 'train_dataloader.batch_sampler': None,
         'train_dataloader.sampler': dict(type='DefaultSampler', shuffle=True),
         'optim_wrapper': dict(type='ScaledOptimWrapper', accumulative_counts=3,
-                              optimizer=dict(type='SGD', lr=1e-3, momentum=0.9)),
-        'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
-        'log_processor.by_epoch': False},
+                              optimizer=dict(type='SGD', lr=1e-3, momentum=0.9))},
 }
 
 

@@ -48,14 +48,10 @@ def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0,
         name = f'shape_{i}.jpg'
         Image.fromarray(pixels).save(root / 'images' / name)
         infos.append(dict(id=i + 1, file_name=name, height=height, width=width))
-    write_annotations(root, infos, anns)
-    return root
-
-
-def write_annotations(root: Path, images: list[dict], annotations: list[dict]) -> None:
     (root / 'annotations.json').write_text(json.dumps(dict(
-        images=images, annotations=annotations,
+        images=infos, annotations=anns,
         categories=[dict(id=i + 1, name=name) for i, name in enumerate(CLASSES)])))
+    return root
 
 
 def read_annotations(root: Path) -> dict:

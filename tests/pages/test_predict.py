@@ -9,8 +9,6 @@ from helpers.untrained_weights import saved
 
 from mmposenc.commands import main
 
-PAGE = 'docs/predict.md'
-
 
 @pytest.mark.slow
 def test_the_page(tmp_path, monkeypatch) -> None:

@@ -1,7 +1,5 @@
 """Names of what is written for an image: none overwrites another's. Pictures of training images:
 colours by the number of channels, boxes, and which are taken."""
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,6 +1,4 @@
 """Mistakes in a config are errors before anything is built."""
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ from mmengine.config import Config
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
 from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.checks import check_files, check_num_classes, check_sections
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.config.options import check_silent_arguments
 from mmposenc.engine.training.launch import set_train_options
@@ -36,24 +33,24 @@ def detection(root: Path) -> Config:
 
 def test_missing_files_are_all_named_with_their_keys(root) -> None:
     cfg = detection(root)
-    check_files(cfg, ALL)
+    checks.check_files(cfg, ALL)
     for name in ('train.json', 'val.json'):
         (root / name).unlink()
     (root / 'images').rmdir()
     with pytest.raises(FileNotFoundError) as error:
-        check_files(cfg, ('train',))  # only what is used
+        checks.check_files(cfg, ('train',))  # only what is used
     lines = [f'train_dataloader.dataset.ann_file: {root}/train.json',
              f'train_dataloader.dataset.data_prefix.img: {root}/images/']
     assert str(error.value).splitlines()[1].split('; ') == lines
     with pytest.raises(FileNotFoundError, match=r'val_evaluator\.ann_file: .*val\.json'):
-        check_files(cfg, ALL)
+        checks.check_files(cfg, ALL)
     cfg.val_evaluator = [dict(type='A'), dict(type='B', ann_file='none.json')]
     with pytest.raises(FileNotFoundError, match=r'val_evaluator\.1\.ann_file: none\.json'):
-        check_files(cfg, ('val',))
+        checks.check_files(cfg, ('val',))
     cfg.train_dataloader.dataset = dict(type='ConcatDataset', datasets=[
         dict(type='RepeatDataset', times=2, dataset=cfg.train_dataloader.dataset)])
     with pytest.raises(FileNotFoundError, match=r'datasets\.0\.dataset\.ann_file'):
-        check_files(cfg, ('train',))
+        checks.check_files(cfg, ('train',))
 
 
 @pytest.mark.parametrize('data, missing', [
@@ -68,7 +65,7 @@ def test_a_data_set_that_is_named_by_its_root(root, data, missing) -> None:
     cfg.train_dataloader.dataset = dict(data, data_root=data['data_root'].format(root))
     with refused(r'train_dataloader\.dataset\.data_root: .*digits' if missing else None,
                  FileNotFoundError):
-        check_files(cfg, ('train',))
+        checks.check_files(cfg, ('train',))
 
 
 def segmentation(decode: object, classes: object = ('a', 'b', 'c'), **model) -> Config:
@@ -96,7 +93,7 @@ THREE = dict(num_classes=3)
      ['model.auxiliary_head.num_classes: 19'])])
 def test_numbers_of_classes_that_disagree_are_all_named(cfg, lines) -> None:
     with refused('must be the same number' if lines else None) as error:
-        check_num_classes(cfg, ALL)
+        checks.check_num_classes(cfg, ALL)
     assert all(line in str(error.value) for line in lines)
 
 
@@ -105,28 +102,28 @@ def test_classes_that_the_type_of_a_data_set_knows() -> None:
     for kind in ('ADE20KDataset', 'mmposenc.ADE20KDataset'):
         cfg.val_dataloader.dataset = dict(type=kind)
         with pytest.raises(ValueError, match=r'classes of val_dataloader\.dataset: 150'):
-            check_num_classes(cfg, ('val',))
+            checks.check_num_classes(cfg, ('val',))
     cfg.val_dataloader.dataset.metainfo = dict(classes=[str(i) for i in range(19)])
-    check_num_classes(cfg, ('val',))
+    checks.check_num_classes(cfg, ('val',))
 
 
 def test_heads_of_objects_beside_a_head_of_areas() -> None:
     cfg = load_config('mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py')
-    check_num_classes(cfg, ('train', 'val', 'test'))
+    checks.check_num_classes(cfg, ('train', 'val', 'test'))
     cfg.model.roi_head.bbox_head.num_classes = 79
     with pytest.raises(ValueError, match=r'bbox_head\.num_classes \+ num_stuff_classes: 132; .*'
                                          r'mask_head\.num_classes \+ num_stuff_classes: 133'):
-        check_num_classes(cfg, ('train',))
+        checks.check_num_classes(cfg, ('train',))
 
 
 def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
     """mmengine reads a file where it is given a path."""
     (tmp_path / 'classes.txt').write_text('sky\nroad\ntree\n')
     cfg = segmentation(THREE, classes=str(tmp_path / 'classes.txt'))
-    check_num_classes(cfg, ALL)
+    checks.check_num_classes(cfg, ALL)
     cfg.merge_from_dict({'val_dataloader.dataset.metainfo.classes': 'sky'})
     with pytest.raises(ValueError, match=r"classes='sky' must be a list .*write \('sky',\)"):
-        check_num_classes(cfg, ALL)
+        checks.check_num_classes(cfg, ALL)
 
 
 def classification(root: Path, **options: object) -> Config:
@@ -140,11 +137,11 @@ def test_folders_that_are_classes(tmp_path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / 'val' / 'notes.txt').touch()
     cfg = classification(tmp_path)
-    check_num_classes(cfg, ALL)
+    checks.check_num_classes(cfg, ALL)
     checks.check_same_class_folders(cfg, ALL)
     (tmp_path / 'train' / 'bird').mkdir()
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
-        check_num_classes(cfg, ALL)
+        checks.check_num_classes(cfg, ALL)
     for phases in (ALL, ('val',)):  # a test is compared with the training too
         with pytest.raises(ValueError, match='train_d.* and val_d.* must have .*one has .bird'):
             checks.check_same_class_folders(cfg, phases)
@@ -173,7 +170,7 @@ def test_mistakes_in_sections(name, changes, message) -> None:
     cfg = load_config(name)
     cfg.merge_from_dict(changes)
     with refused(message):
-        check_sections(cfg, ('train', 'val', 'test'))
+        checks.check_sections(cfg, ('train', 'val', 'test'))
         check_silent_arguments(cfg)
 
 

@@ -1,6 +1,4 @@
 """The views of --tta: around the size of the test, and read as the test reads pictures."""
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

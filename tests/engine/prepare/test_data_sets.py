@@ -63,7 +63,8 @@ def test_the_real_source_holds_out_a_block_and_a_plot():
     (held,) = trees.SPLITS['val_block']
     same = [region for region in trees.SPLITS['train'] if region.plot == held.plot]
     assert same and all(region.y1 == held.y0 for region in same)
-    assert not {each.plot for each in trees.SPLITS['train']} & {each.plot for each in trees.SPLITS['val']}
+    assert not ({region.plot for region in trees.SPLITS['train']}
+                & {region.plot for region in trees.SPLITS['val']})
 
 
 def test_a_box_exactly_half_inside_stays_and_a_little_less_goes():
@@ -80,8 +81,8 @@ def test_tiles_of_nuclei_hold_the_pixels_and_labels_of_their_place(tmp_path, arc
     wheel = archive({'stardist/data/images/img2d.tif': encoded(image, 'TIFF'),
                      'stardist/data/images/mask2d.tif': encoded(mask, 'TIFF'),
                      'stardist-0.9.2.dist-info/licenses/LICENSE.txt': b'BSD'})
-    counts = nuclei.write_nuclei(wheel, tmp_path, {'training': (0, 32, 8), 'validation': (32, None, 16)},
-                          tile=16)
+    counts = nuclei.write_nuclei(
+        wheel, tmp_path, {'training': (0, 32, 8), 'validation': (32, None, 16)}, tile=16)
     for split, (first, last) in (('training', (0, 32)), ('validation', (32, 48))):
         seen, expected = np.zeros((48, 40), dtype=bool), np.zeros((48, 40), dtype=bool)
         expected[first:last] = True

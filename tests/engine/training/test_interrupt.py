@@ -9,7 +9,6 @@ import pytest
 import torch
 from helpers import tiny_run
 from helpers.scripts import ROOT
-from helpers.tiny_run import Data
 from mmengine.hooks import Hook
 
 from mmposenc.checkpoint import load_checkpoint
@@ -37,7 +36,7 @@ class Signal(Hook):
             self.send()
 
 
-class Lost(Data):
+class Lost(tiny_run.Data):
     """Sends a signal and raises the error of a dead worker, the fifth time it is read."""
 
     count = 0
@@ -50,7 +49,7 @@ class Lost(Data):
         return super().__getitem__(index)
 
 
-def runner(work_dir, *hooks, train=Data, val=Data, **kwargs) -> Runner:
+def runner(work_dir, *hooks, train=tiny_run.Data, val=tiny_run.Data, **kwargs) -> Runner:
     torch.manual_seed(0)
     train, val = (torch.utils.data.DataLoader(data(3)) for data in (train, val))
     return tiny_run.runner(

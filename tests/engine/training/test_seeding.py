@@ -11,15 +11,14 @@ from mmengine.hooks import Hook
 from torch.utils.data import DataLoader
 
 from mmposenc.engine.training import seeding
-from mmposenc.engine.training.seeding import seed_of_position, with_seeded_batches
 
 
 def test_seeds_differ_by_run_place_and_process() -> None:
-    seeds = {seed_of_position(run, epoch, rank) for run in range(10) for epoch in range(40)
+    seeds = {seeding.seed_of_position(run, epoch, rank) for run in range(10) for epoch in range(40)
              for rank in range(8)}
     assert len(seeds) == 10 * 40 * 8
     assert max(seeds) < 2**31
-    assert seed_of_position(3, 4, 5) == seed_of_position(3, 4, 5)
+    assert seeding.seed_of_position(3, 4, 5) == seeding.seed_of_position(3, 4, 5)
 
 
 class Draws(Hook):
@@ -62,7 +61,7 @@ def loader(workers: int = 0, endless: bool = False, rank: int = 0, world: int = 
     sampler = InfiniteSampler(data, seed=5) if endless else DefaultSampler(data, seed=5)
     sampler.rank, sampler.world_size = rank, world  # as in one of several processes
     sampler.num_samples, sampler.total_size = 7, 7 + 7 % world
-    return with_seeded_batches(DataLoader(data, batch_size=batch, sampler=sampler,
+    return seeding.with_seeded_batches(DataLoader(data, batch_size=batch, sampler=sampler,
                                           num_workers=workers,
                                           collate_fn=list, **kwargs), 3, rank, world)
 
@@ -106,7 +105,7 @@ def test_a_batch_seeds_where_it_is_read_and_not_while_it_is_sent() -> None:
     drawn = [(index, random.random()) for index in sent]
     again = [(index, random.random()) for index in batch]
     assert drawn == again and [index for index, _ in drawn] == [5, 2]
-    random.seed(seed_of_position(3, 1, 9))
+    random.seed(seeding.seed_of_position(3, 1, 9))
     assert drawn[1][1] == random.random()
 
 
@@ -114,5 +113,5 @@ def test_data_without_indices_is_loaded_as_it_comes_and_nothing_before_the_start
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             yield from range(3)
-    assert len(list(with_seeded_batches(DataLoader(Stream()), 0, 0, 1))) == 3
+    assert len(list(seeding.with_seeded_batches(DataLoader(Stream()), 0, 0, 1))) == 3
     assert list(loader()) == []  # mmengine's loop starts a loader when it is built
