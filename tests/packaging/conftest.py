@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.scripts import ROOT
 
-ROOT = Path(__file__).parents[2]
 IGNORED = shutil.ignore_patterns('__pycache__', '.mim', '*.egg-info')
 FILES = ('setup.py', 'pyproject.toml', 'MANIFEST.in', 'LICENSE', 'README.md', 'CHANGELOG.md',
          'CITATION.cff', 'model-index.yml')

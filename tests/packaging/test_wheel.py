@@ -1,9 +1,6 @@
 """What is built: a source archive, the wheel from it, the editable wheel."""
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from helpers.scripts import ROOT
 
 
 def relative_files(folder):

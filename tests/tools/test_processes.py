@@ -2,12 +2,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from helpers.scripts import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 ENV = {**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1', 'PYTHON': sys.executable,
        'PORT': '29611'}
 

@@ -4,17 +4,16 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from helpers.scripts import ROOT
 from packaging.requirements import Requirement
 
 tomllib = pytest.importorskip('tomllib')
-ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow,
               pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')]
 
-FAKES = Path(__file__).parent / 'fakes'
+FAKES = ROOT / 'tests' / 'tools' / 'fakes'
 # The steps without and with test tools.
 MAIN, TESTS = ['onedl', 'torch', 'editable'], ['onedl', 'torch', 'tests', 'editable']
 
