@@ -7,8 +7,7 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 # isort: split
 import pytest
 import torch
-from helpers.tiny_backbones import randomize
-from helpers.tiny_backbones import unfilled
+from helpers.tiny_backbones import randomize, unfilled
 from helpers.upstream_configs import DROP_INS, SMALL, backbones, drop_in, upstream
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
