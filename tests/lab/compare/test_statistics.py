@@ -139,7 +139,7 @@ def test_values_without_spread_are_not_tested(values):
 
 
 @pytest.mark.parametrize('mean, error, reach, verdict', [
-    (.3, .2, None, 'level'), (.3, .5, None, 'cannot tell'), (1.2, .2, None, 'better'),
+    (.3, .2, None, 'level'), (-.3, .5, None, 'cannot tell'), (1.2, .2, None, 'better'),
     (-.8, .2, None, 'worse'), (.3, .2, 3, 'level'), (.3, .2, 4, 'cannot tell'),
     (1.2, .2, 7, 'cannot tell'), (-1.5, .2, 7, 'worse')])
 def test_level_is_two_one_sided_tests(mean, error, reach, verdict):
