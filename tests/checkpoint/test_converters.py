@@ -109,10 +109,29 @@ LAST = 'swinv2.encoder.layers.0.blocks.1.layernorm_last.weight'
     (['backbone.1.row_embed.weight'], 'irpe-detr', 'row_embed.weight is a learned table of rows'),
     (['network.encoder.backbone.patch_embed.cls_token'], 'eomt', 'differences to those of DINOv3'),
     (list(VisionTransformerRelPos(**BASE, block_fn=ResPostRelPosBlock).state_dict()), 'relpos',
-     'a vit_relpos with its norms after attention and MLP')])
+     'a vit_relpos with its norms after attention and MLP'),
+    (['norm.weight', 'block9.q', 'what.is.this'], 'pvt',
+     "source='pvt' has no rule for 2 of 3 parameters: block9.q, what.is.this"),
+    (['norm.weight'], 'pvt2', "source='pvt2' must be one of 'pvt', 'twins'"),
+    *(([name], 'deit', "source='deit' has no rule for 1 of 1 parameters") for name in (
+        'blocks.x.norm1.bias', 'blocks.1.norm1.scale', 'blocks11norm1.bias'))])
 def test_what_does_not_fit_is_named(names, source, said):
     with pytest.raises(ValueError, match=said):
         convert({name: torch.zeros(6) for name in names}, source)
+
+
+def test_what_timm_has_no_place_for_is_named() -> None:
+    table = {'pos_encodings.at.before.0.pos_embed': torch.ones(1, 4, 2)}
+    with pytest.raises(ValueError, match="rel_pos_encoding.table_k have no place .*'deit'"):
+        convert_back({**table, 'blocks.0.attn.rel_pos_encoding.table_k': torch.ones(2)}, 'deit')
+    with pytest.raises(ValueError, match='these are weights of none of the models of timm'):
+        convert_back({'stages.0.blocks.0.norm1.weight': torch.ones(2)}, 'deit')
+    with pytest.raises(ValueError, match="source='pvt' must be one of .*'deit'.*, to go back to"):
+        convert_back(table, 'pvt')
+    back = convert_back({**{f'backbone.{k}': v for k, v in table.items()},
+                         'head.fc.bias': torch.ones(3), 'neck.bias': torch.ones(1)})
+    assert set(back.state_dict) == {'pos_embed', 'head.bias'}
+    assert 'no place' in back.dropped['neck.bias']
 
 
 @pytest.mark.parametrize('source, names', [

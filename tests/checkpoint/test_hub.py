@@ -135,7 +135,6 @@ def test_every_way_in(repos, tmp_path):
     """init_cfg of a backbone, mmengine's loader, the converter and :func:`mmposenc.load`."""
     from mmengine.runner.checkpoint import CheckpointLoader
 
-    torch.manual_seed(0)
     state = mmposenc.ViT(**SMALL).state_dict()
     repos['me/vit'] = {'model.safetensors': save(state)}
     model = mmposenc.ViT(**SMALL, init_cfg=dict(type='Pretrained', checkpoint='hf://me/vit'))

@@ -1,18 +1,34 @@
-"""Weights under every name they are published by become what they become under timm's names."""
+"""Published files: weights under every name become what they become under timm's names; what a file
+holds and the model computes by itself is compared, and refused or said."""
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
 
 # isort: split
+import logging
+
 import pytest
 import torch
-from helpers.published_weights import DINOV3, KINDS, REGISTERS, VIT, models, published
+from helpers.published_weights import (
+    COMPUTED,
+    DINOV3,
+    KINDS,
+    REGISTERS,
+    VIT,
+    coordinates,
+    models,
+    published,
+)
 from helpers.tiny_backbones import randomize
 
-from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
+from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
+from mmposenc.checkpoint import TIMM, convert, convert_back, convert_with_report, recognise
+from mmposenc.checkpoint.eva import rotary_options
+from mmposenc.commands.convert import main
 
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_other_names_are_the_same_weights(kind) -> None:
+    """Which go back to timm's names as they were."""
     for build in models(kind):
         state = {name: value for name, value in randomize(build()).state_dict().items()
                  if 'relative' not in name or 'table' in name and 'coords' not in name}
@@ -26,6 +42,9 @@ def test_other_names_are_the_same_weights(kind) -> None:
         assert found.state_dict.keys() == expected.keys()
         for name, value in found.state_dict.items():
             assert torch.equal(value, expected[name]), name
+        if (source := recognise(state)) in TIMM:
+            for name, value in convert_back(expected, source).state_dict.items():
+                assert torch.equal(value, state[name]), name
 
 
 def test_a_row_of_the_class_token_beside_registers_goes_back_into_it() -> None:
@@ -53,7 +72,125 @@ def test_names_of_no_dinov3() -> None:
     state = DINOV3().state_dict()
     with pytest.raises(ValueError, match="source='eva' has no rule for 1 of .*blocks.0.attn.gate"):
         convert({**state, 'blocks.0.attn.gate.weight': torch.zeros(1)}, 'eva')
-    apart = published('dinov3, hugging face', state)
-    del apart['layer.1.attention.k_proj.weight']
-    with pytest.raises(ValueError, match='is there without blocks.1.attn.k_proj.weight'):
-        convert(apart, 'eva')
+    for part in 'qk':  # the first that is joined, and another
+        apart = published('dinov3, hugging face', state)
+        del apart[f'layer.1.attention.{part}_proj.weight']
+        with pytest.raises(ValueError, match=f'is there without blocks.1.attn.{part}_proj.weight'):
+            convert(apart, 'eva')
+
+
+ROPE = dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate')
+PLANES = torch.arange(16, dtype=torch.float64)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The warnings of loading."""
+    lines = []
+    for module in (checkpoints, fitting):
+        monkeypatch.setattr(module, 'print_log', lambda text, _, level=logging.INFO: (
+            lines.append(text) if level == logging.WARNING else None))
+    return lines
+
+
+def dinov3(**options):
+    return ViT('dinov3-small', **{**dict(embed_dims=128, num_layers=3, num_heads=2, img_size=32),
+                                  **options}).double().eval()
+
+
+def release(periods=None, mask=None):
+    """A file of DINOv3's form; with other periods, another mask, or none of them."""
+    state = published('dinov3', randomize(DINOV3(), 0.3).double().state_dict())
+    if periods is not None:
+        state['rope_embed.periods'] = periods
+    for name in [name for name in state if name.endswith('bias_mask')]:
+        if mask:
+            state[name] = torch.tensor(mask).repeat_interleave(128)
+        elif mask == ():
+            del state[name]
+    return state
+
+
+@pytest.mark.parametrize('options', [
+    dict(theta=1000.0), dict(theta=30.0), dict(periods=(0.05, 2.0)),
+    dict(theta=100.0, round_periods=True)])
+@pytest.mark.parametrize('kind', ['dinov3', 'dinov3, hugging face'])
+def test_other_periods_are_a_warning_with_the_options_that_have_them(
+        kind, options, said, tmp_path, capsys):
+    """Also as Hugging Face saves them, inverted; and rounded as in the release."""
+    told = dinov3(rel_pos_encoding=dict(ROPE, **options))
+    periods = told.blocks[0].attn.rel_pos_encoding.axis_periods()
+    assert rotary_options(periods).items() >= options.items()
+    state = published(kind, randomize(DINOV3(), 0.3).double().state_dict())
+    if kind == 'dinov3':
+        state['rope_embed.periods'] = periods
+    else:
+        state['rope_embeddings.inv_freq'] = 1 / periods
+    load_pretrained(told, state)
+    assert not said
+    if 'round_periods' in options:
+        assert torch.equal(periods, COMPUTED['periods'].bfloat16().double())
+        # The converted file has no periods, so the command says it.
+        torch.save(state, tmp_path / 'in.pth')
+        main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
+        assert 'model.backbone.rel_pos_encoding.round_periods=True' in capsys.readouterr().out
+    load_pretrained(dinov3(), state)
+    changed = [f'rel_pos_encoding.{name}={value}'.replace(' ', '')
+               for name, value in options.items() if (name, value) != ('theta', 100.0)]
+    assert len(said) == 1 and f'{" ".join(changed)} has its features' in said[0]
+
+
+def test_periods_of_other_heads_of_no_series_and_of_no_rotary_positions(said):
+    with pytest.raises(ValueError, match='x.pth: heads have 64 .*, 32 here; give num_heads'):
+        load_pretrained(dinov3(num_heads=4), release(), name='x.pth')
+    with pytest.raises(ValueError, match='have periods 1, 3, .*, which are no geometric series'):
+        load_pretrained(dinov3(), release(2 * PLANES + 1))
+    load_pretrained(dinov3(rel_pos_encoding=None), release())
+    assert 'was trained with rotary positions, and this model has none' in said[0]
+
+
+@pytest.mark.parametrize('mask', [(1., 0, 1), (0., 0, 0), (1., 1, 1), ()], ids=str)
+def test_biases_are_those_of_the_files_mask(mask, said):
+    """Of a file without a mask they are taken as they are, those of the keys too."""
+    state = release(mask=mask)
+    factor = torch.tensor(mask or (1., 1, 1)).repeat_interleave(128)
+    told, plain = dinov3(qkv_bias=True), dinov3()
+    load_pretrained(told, state)
+    assert not said
+    for number, block in enumerate(told.blocks):
+        assert torch.equal(block.attn.qkv.bias, state[f'blocks.{number}.attn.qkv.bias'] * factor)
+    load_pretrained(plain, state)
+    assert [text.endswith('qkv_bias=True has its features') for text in said] == [True] * (
+        factor[128:256].any())
+    x = torch.randn(1, 3, 32, 48, dtype=torch.float64)
+    off = float((told(x)[0] - plain(x)[0]).abs().max())
+    assert off > 1e-2 if said else off < 1e-12
+
+
+def swin(kind, **options):
+    """A file of timm's Swin with windows of 4, and ours."""
+    build, = models(kind)
+    v2 = dict(cosine=True, post_norm=True, qkv_bias='qv',
+              rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'))
+    ours = Swin(embed_dims=12, num_layers=(2, 1), num_heads=(2, 4), window_size=4,
+                **(v2 if 'v2' in kind else {}), **options)
+    return published(kind, dict(randomize(build()).state_dict())), ours
+
+
+def test_windows_that_offsets_are_counted_in(said):
+    """Windows of 4, pretrained in windows of 3."""
+    state, ours = swin('swin v2, hugging face')
+    name = 'swinv2.encoder.layers.0.blocks.0.attention.self.relative_coords_table'
+    load_pretrained(ours, state)
+    assert not said
+    state[name] = coordinates(4, 3)
+    load_pretrained(ours, state)
+    assert len(said) == 1 and 'stages.0.blocks.0' in said[0] and (
+        'in windows of (3, 3), and here are counted in others: pretrained_window_size' in said[0])
+    said.clear()
+    load_pretrained(swin('swin v2, hugging face', pretrained_window_size=3)[1], state)
+    assert not said
+    for other in (coordinates(4, 3) ** 3, 0 * coordinates(4, 3), coordinates(4, 3) * torch.nan):
+        state[name] = other
+        with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):
+            load_pretrained(ours, state)
