@@ -29,7 +29,6 @@ def expected(module, *tokens, mask=None):
     (dict(key=SAME, key_pos=KEY_POS), (X, SAME + KEY_POS, SAME)),
     (dict(key=FEWER, value=FEWER + 3, key_pos=FEW_POS), (X, FEWER + FEW_POS, FEWER + 3))])
 def test_tokens_and_positions(given, reads):
-    torch.manual_seed(0)
     module = MultiheadAttention(8, 2)
     torch.testing.assert_close(module(X, **given), X + expected(module, *reads))
     torch.testing.assert_close(module(X, **given, identity=POS), POS + expected(module, *reads))
@@ -41,7 +40,6 @@ def test_tokens_and_positions(given, reads):
             :, None, None]])
 def test_masks(mask):
     """Bool: True is masked; of all images and heads, or of each."""
-    torch.manual_seed(0)
     module = MultiheadAttention(8, 2)
     torch.testing.assert_close(module(X, FEWER, attn_mask=mask),
                                X + expected(module, X, FEWER, FEWER, mask=mask))

@@ -75,8 +75,7 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name):
     extents, (height, width) = [(13, 9), (5, 16), (1, 3)], (16, 18)
     alone = [maps(1, *extent) for extent in extents]
     mask = torch.ones(3, height, width, dtype=torch.bool)
-    batch = [torch.full((3, *each.shape[1:]), 7.0, dtype=torch.float64)
-             for each in maps(1, height, width)]
+    batch = [torch.full_like(each, 7.0) for each in maps(3, height, width)]
     for image, (rows, cols) in enumerate(extents):
         mask[image, :rows, :cols] = False
         for level, each in enumerate(alone[image]):
@@ -99,21 +98,15 @@ def test_training_does_not_see_how_much_padding_there_is():
         twin = copy.deepcopy(model).train()
         mask = torch.zeros(2, 9 + more, 12, dtype=torch.bool)
         mask[:, 9:] = True
-        outs = twin(in_larger_maps(images, 9 + more, 12), mask if more else None)
+        batch = [torch.full_like(each, 3.0) for each in maps(2, 9 + more, 12)]
+        for larger, each in zip(batch, images, strict=True):
+            larger[:, :, :each.shape[2]] = each
+        outs = twin(batch, mask if more else None)
         valid = [out[:, :, :side] for out, side in zip(outs, (9, 5, 3), strict=True)]
         sum(out.square().sum() for out in valid).backward()
         results.append(valid + [p.grad for p in twin.parameters()]
                        + [value for key, value in twin.state_dict().items() if 'running' in key])
     torch.testing.assert_close(*results)
-
-
-def in_larger_maps(images, height, width):
-    """The maps of images as the first rows of those of a higher batch, with threes below."""
-    batch = [torch.full_like(larger[:, :1], 3.0).expand(-1, each.shape[1], -1, -1).clone()
-             for each, larger in zip(images, maps(len(images[0]), height, width), strict=True)]
-    for larger, each in zip(batch, images, strict=True):
-        larger[:, :, :each.shape[2]] = each
-    return batch
 
 
 def test_a_program_for_any_size():

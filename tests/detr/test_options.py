@@ -14,6 +14,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.encodings import PEG as PEGModule
 from mmposenc.engine.training.compiling import compile_regions
+from mmposenc.functional.masking import extents_to_mask
 
 
 def test_absolute_positions_are_those_asked_for() -> None:
@@ -43,9 +44,7 @@ def test_absolute_positions_are_those_asked_for() -> None:
 def test_attention_weights_when_asked() -> None:
     model = build(detr(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG))).eval()
     tokens = torch.randn(2, 12, 16)
-    mask = torch.zeros(2, 12, dtype=torch.bool).view(2, 3, 4)
-    mask[1, 2:] = mask[1, :, 3:] = True
-    mask = mask.flatten(1)
+    mask = extents_to_mask([(3, 4), (2, 3)], (3, 4), torch.device('cpu')).flatten(1)
     memory, weights = model.encoder(tokens, None, mask, spatial_shapes=(3, 4), need_weights=True)
     without = model.encoder(tokens, None, mask, spatial_shapes=[(3, 4)])
     torch.testing.assert_close(memory[~mask], without[~mask])
@@ -144,7 +143,7 @@ def test_sines_of_a_box_are_as_many_as_asked(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize('sharing', ['stage', 'all'])
 def test_one_relative_encoding_of_all_layers_is_saved_once(sharing: str) -> None:
     """(Its values, gradients and errors: tests/backbones/test_sharing.py; packed and recomputed:
-    test_skip_padding.py.)"""
+    test_padding.py.)"""
     model = build(detr(encoder=dict(rel_pos_sharing=sharing, rel_pos_encoding=IRPE)))
     table = 'encoder.rel_pos_encoding.table_k'
     assert [key for key in model.state_dict() if 'rel_pos' in key] == [table]

@@ -19,27 +19,18 @@ def image_sizes(full):
                   for share, side in zip(shares, full, strict=True)) for shares in SHARES] + [full]
 
 
-def masks(full, stride, ceil_mode):
-    """Ours, and that of cells without a valid pixel among their own stride x stride."""
+@pytest.mark.parametrize('full, stride, ceil_mode', [
+    *((full, stride, True) for stride in (1, 2, 8, 16, 32, 64)
+      for full in ((128, 192), (130, 190), (161, 230), (97, 33 * 8), (65, 1))),
+    *((full, stride, False) for stride in (2, 8, 32)
+      for full in ((128, 192), (102, 134), (97, 264), (127, 191)))])
+def test_grids_rounded_up_and_down(full, stride, ceil_mode):
+    """Padding is a cell without a valid pixel among its own stride x stride."""
     sizes = image_sizes(full)
     valid = ~extents_to_mask(sizes, full, torch.device('cpu'))
     expected = F.max_pool2d(valid[:, None].float(), stride, ceil_mode=ceil_mode)[:, 0] == 0
     feature = torch.empty(len(sizes), 1, *expected.shape[1:])
-    return exact_mask(feature, full, sizes), expected
-
-
-@pytest.mark.parametrize('stride', [1, 2, 8, 16, 32, 64])
-@pytest.mark.parametrize('full', [(128, 192), (130, 190), (161, 230), (97, 33 * 8), (65, 1)])
-def test_grids_rounded_up(full, stride):
-    ours, expected = masks(full, stride, ceil_mode=True)
-    assert torch.equal(ours, expected)
-
-
-@pytest.mark.parametrize('stride', [2, 8, 32])
-@pytest.mark.parametrize('full', [(128, 192), (102, 134), (97, 264), (127, 191)])
-def test_grids_rounded_down(full, stride):
-    ours, expected = masks(full, stride, ceil_mode=False)
-    assert torch.equal(ours, expected)
+    assert torch.equal(exact_mask(feature, full, sizes), expected)
 
 
 def test_other_strides_have_cells_of_equal_shares():

@@ -86,11 +86,6 @@ def with_both(name):
     return config(name, **told)
 
 
-def own_parameters(model):
-    return {name: p for name, p in model.named_parameters()
-            if 'decoder.relation' in name or 'decoder.box_bias' in name}
-
-
 @pytest.mark.parametrize('name', short(NAMES, 'DABDETR', 'DINO'))
 def test_a_detector_trains_them(name):
     """Each has a gradient; without weights they change nothing; the names of the rest stay; the
@@ -98,7 +93,8 @@ def test_a_detector_trains_them(name):
     model, plain = build(with_both(name)), build(config(name))
     loss = total_loss(model, images(((64, 96), (50, 70))))
     loss.backward()
-    found = own_parameters(model)
+    found = {name: p for name, p in model.named_parameters()
+             if 'decoder.relation' in name or 'decoder.box_bias' in name}
     assert found and all(p.grad is not None and p.grad.abs().max() > 0 for p in found.values())
     with torch.autocast('cpu', torch.bfloat16):
         assert total_loss(model, images(((64, 96), (50, 70)))).isfinite()

@@ -39,21 +39,16 @@ CASES = {
 }
 
 
-def pair(case: str):
+@pytest.mark.parametrize('sizes', [
+    pytest.param(PADDED, id='padded'), pytest.param(FULL, id='full', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('case', CASES)
+def test_loss_and_gradients(case: str, sizes) -> None:
     name = case.partition(',')[0]
     theirs = build(CASES[case](name))
     ours = build(CASES[case](f'mmposenc.{name}'), seed=1)
     ours.load_state_dict(theirs.state_dict())  # strict: the names are the same
     assert list(ours.state_dict()) == list(theirs.state_dict())
     assert isinstance(ours.encoder, DetrEncoder)
-    return theirs, ours
-
-
-@pytest.mark.parametrize('sizes', [
-    pytest.param(PADDED, id='padded'), pytest.param(FULL, id='full', marks=pytest.mark.slow)])
-@pytest.mark.parametrize('case', CASES)
-def test_loss_and_gradients(case: str, sizes) -> None:
-    theirs, ours = pair(case)
     data = images(sizes)
     losses = []
     for model in (theirs, ours):
@@ -108,7 +103,6 @@ def test_weights_are_random_in_the_same_way(name: str) -> None:
     init_default_scope('mmdet')
     relative = name in ('DETR', 'ConditionalDETR', 'DABDETR')
     attn = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=2.0)) if relative else {}
-    torch.manual_seed(0)
     model = MODELS.build(copy.deepcopy(FAMILY[name](
         attn=attn, encoder=dict(encoder_pos='sine', pos_encoding=dict(type='mmposenc.PEG')))))
     model.init_weights()

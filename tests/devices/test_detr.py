@@ -7,7 +7,6 @@ from mmposenc.detr import HybridEncoder
 
 tiny_detr = pytest.importorskip('helpers.tiny_detr', exc_type=ImportError)
 from mmdet.structures import DetDataSample  # noqa: E402
-from mmengine.config import ConfigDict  # noqa: E402
 
 #: Of detectors with encodings in their encoders.
 DETECTORS = {
@@ -46,31 +45,18 @@ def test_encoders(name, padded):
     check(model, encode, maps)
 
 
-def layers(**attention):
-    return dict(num_layers=2, layer_cfg=dict(
-        self_attn_cfg=dict(embed_dims=16, num_heads=2, dropout=0.0, **attention),
-        ffn_cfg=dict(embed_dims=16, feedforward_channels=24, ffn_drop=0.0,
-                     act_cfg=dict(type='ReLU', inplace=True))))
-
-
 def test_pixel_decoder():
     """Of MaskFormer. Mask2Former's reads the sizes of levels from the device in mmdet's code."""
-    model = tiny_detr.build(ConfigDict(
-        type='mmposenc.TransformerEncoderPixelDecoder', in_channels=[4, 6, 8, 10],
-        feat_channels=16, out_channels=12, norm_cfg=dict(type='GN', num_groups=4),
-        positional_encoding=dict(num_feats=8, normalize=True),
-        encoder=dict(pos_encoding=tiny_detr.PEG, **layers(rel_pos_encoding=tiny_detr.IRPE))))
-    maps = [torch.randn(2, c, 16 // 2 ** level, 24 // 2 ** level)
-            for level, c in enumerate((4, 6, 8, 10))]
-    metas = [dict(batch_input_shape=(64, 96), img_shape=shape) for shape in ((64, 96), (40, 64))]
-    check(model, lambda m, *maps: m(list(maps), metas), maps)
+    model = tiny_detr.build(tiny_detr.pixel_decoder(
+        tiny_detr.DENSE, attn=dict(rel_pos_encoding=tiny_detr.IRPE), pos_encoding=tiny_detr.PEG))
+    check(model, lambda m, *maps: m(list(maps), tiny_detr.PIXEL_METAS), tiny_detr.pixel_maps())
 
 
 @pytest.mark.parametrize('padded', [False, True])
 def test_hybrid_encoder(padded):
-    model = HybridEncoder(in_channels=(4, 6, 8), out_channels=16, expansion=0.5, encoder=layers())
-    maps = [torch.randn(2, c, 16 // 2 ** level, 24 // 2 ** level)
-            for level, c in enumerate((4, 6, 8))]
+    encoder = tiny_detr.pixel_decoder(tiny_detr.DENSE)['encoder']
+    model = HybridEncoder(in_channels=(4, 6, 8), out_channels=16, expansion=0.5, encoder=encoder)
     mask = torch.zeros(2, 16, 24, dtype=torch.bool)
     mask[1, 8:] = True
-    check(model, lambda m, *x: m(x[:3], *x[3:]), [*maps, mask][:3 + padded])
+    check(model, lambda m, *x: m(x[:3], *x[3:]),
+          [*tiny_detr.pixel_maps()[:3], mask][:3 + padded])

@@ -149,6 +149,33 @@ def words(batch: int = 2) -> dict[str, Tensor]:
                 position_ids=torch.tensor([0., 1, 2, 0, 1, 0, 1]).expand(batch, -1))
 
 
+DENSE, SPARSE = 'TransformerEncoderPixelDecoder', 'MSDeformAttnPixelDecoder'
+#: Of two images of which one is padded.
+PIXEL_METAS = [dict(batch_input_shape=(64, 96), img_shape=shape) for shape in ((64, 96), (40, 64))]
+
+
+def pixel_decoder(name: str, scope: str = 'mmposenc.', attn: dict | None = None,
+                  **encoder: Any) -> ConfigDict:
+    """The config of MaskFormer's pixel decoder or of Mask2Former's."""
+    sizes = {} if name == DENSE else dict(num_levels=3, num_points=2)
+    return ConfigDict(
+        type=scope + name, positional_encoding=dict(num_feats=8, normalize=True),
+        in_channels=[4, 6, 8, 10], feat_channels=16, out_channels=12,
+        norm_cfg=dict(type='GN', num_groups=4),
+        **({} if name == DENSE else dict(strides=[4, 8, 16, 32])),
+        encoder=dict(num_layers=2, **encoder, layer_cfg=dict(
+            self_attn_cfg=dict(embed_dims=16, num_heads=2, dropout=0.0, **sizes, **(attn or {})),
+            ffn_cfg=dict(embed_dims=16, feedforward_channels=24, num_fcs=2, ffn_drop=0.0,
+                         act_cfg=dict(type='ReLU', inplace=True)))))
+
+
+def pixel_maps() -> list[Tensor]:
+    """Maps for it of both images."""
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(2, channels, 16 // 2 ** level, 24 // 2 ** level, generator=generator)
+            for level, channels in enumerate((4, 6, 8, 10))]
+
+
 #: A config function of each detector.
 FAMILY = {'DETR': detr, 'ConditionalDETR': conditional, 'DABDETR': dab,
           'DeformableDETR': deformable, 'DINO': dino, 'DDQDETR': ddq}
