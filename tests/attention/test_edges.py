@@ -167,21 +167,12 @@ def test_cope_counts_the_gates_of_its_region(prefix):
     close(in_every_implementation(encoding, [q, k, v], regions=regions)[0], expected)
 
 
-@pytest.fixture
-def half_by_default():
-    torch.set_default_dtype(torch.bfloat16)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-@pytest.mark.usefixtures('half_by_default')
-@pytest.mark.parametrize('name', [name for name in NAMES[1:] if 'PaPE' not in name])
+@pytest.mark.parametrize('name', ['PaPE', *NAMES[1:]])
 def test_torchs_default_dtype_rounds_no_offset(name):
-    """bfloat16 knows no whole number between 256 and 258. (PaPE's squares: test_pape.py.)"""
+    """bfloat16 knows no whole number between 256 and 258."""
     grid, key = (300, 1), Grid(150, 1, 2.0, 1.0)
-    torch.set_default_dtype(torch.float32)
     encoding = examples.relative(name, grid)
-    inputs = random_inputs(encoding, grid, key, batch=1, dtype=torch.float32)
+    inputs = random_inputs(encoding, grid, key, batch=1)
     with torch.no_grad():
         expected = attend(*inputs, encoding, grid, key, implementation='reference')[0]
         torch.set_default_dtype(torch.bfloat16)

@@ -262,8 +262,3 @@ def test_bad_implementations():
     with pytest.raises(ValueError,
                        match=r"implementation='chunked' gives no weights \(need_weights=True\)"):
         attend(q, q, q, implementation='chunked', need_weights=True)
-    encoding = examples.relative('ShawRPE with values', (2, 3))
-    with pytest.raises(ValueError, match="implementation='flex' .* TableOnValues"):
-        attend(q, q, q, encoding, (2, 3), implementation='flex')
-    with pytest.raises(ValueError, match="implementation='sdpa' .* TableByQuery"):
-        attend(q, q, q, encoding, (2, 3), implementation='sdpa')

@@ -77,7 +77,6 @@ def test_a_cut_table_is_of_the_sequence(hw: tuple[int, int]) -> None:
 @pytest.mark.parametrize('hw_shape', [(3, 5), (1, 4), (5, 1)])
 def test_fourier_features(hw_shape):
     """Algorithm 1 of the paper, a cell at a time."""
-    torch.manual_seed(0)
     encoding = encodings.LearnableFourierFeatures(6, fourier_dims=8, hidden_dims=5, gamma=2.0)
     encoding.double()
     x = torch.randn(2, 1 + hw_shape[0] * hw_shape[1], 6, dtype=torch.float64)
@@ -95,7 +94,6 @@ def test_fourier_features(hw_shape):
 
 
 def test_fourier_frequencies_start_as_the_paper_says():
-    torch.manual_seed(0)
     features = encodings.LearnableFourierFeatures(4096, gamma=5.0).frequencies
     assert features.shape == (2048, 2)
     torch.testing.assert_close(features.std(), torch.tensor(0.2), atol=0.005, rtol=0)

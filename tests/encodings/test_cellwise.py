@@ -10,8 +10,8 @@ from helpers.relative_checks import attend
 from helpers.tiny_backbones import randomize
 
 from mmposenc import attention
-from mmposenc.encodings import LogSpacedCPB, TokenEncoding, build_encoding
-from mmposenc.functional.masking import token_mask
+from mmposenc.encodings import CombinedRPE, LogSpacedCPB, TokenEncoding, build_encoding
+from mmposenc.functional.masking import extents_to_mask, token_mask
 
 WHOLE, PART = (4, 6), (3, 4)
 HEADS, DIMS = 2, 8
@@ -38,29 +38,19 @@ def test_part_of_a_grid(name: str) -> None:
                           'of SMALL hide there what the size of a grid changes)')
 
 
-def attention_of(kind, **options):
-    """An attention over cells behind a prefix token."""
+def attention_of(kind, prefix=1, **options):
+    """An attention over cells behind a prefix token, or over maps without one."""
+    sizes = dict(num_prefix_tokens=1, grid_shape=WHOLE) if prefix else {}
+
     def build(config):
-        module = randomize(kind(16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE,
-                                rel_pos_encoding=config, **options), 0.5).double().eval()
-
-        def run(cells, mask):
-            tokens = torch.cat((cells.new_ones(len(cells), 1, 16), cells.flatten(1, 2)), 1)
-            out = module(tokens, cells.shape[1:3], None if mask is None else token_mask(mask, 1))
-            return out[:, :1], out[:, 1:].unflatten(1, cells.shape[1:3])
-        return run
-    return build
-
-
-def attention_of_maps(kind, **options):
-    """An attention without prefix tokens."""
-    def build(config):
-        module = randomize(kind(16, HEADS, rel_pos_encoding=config, **options), 0.5)
+        module = randomize(kind(16, HEADS, rel_pos_encoding=config, **sizes, **options), 0.5)
         module.double().eval()
 
         def run(cells, mask):
             hw = cells.shape[1:3]
-            return (module(cells.flatten(1, 2), hw, mask).unflatten(1, hw),)
+            tokens = torch.cat((cells.new_ones(len(cells), prefix, 16), cells.flatten(1, 2)), 1)
+            out = module(tokens, hw, token_mask(mask, 1) if prefix and mask is not None else mask)
+            return out[:, :prefix], out[:, prefix:].unflatten(1, hw)
         return run
     return build
 
@@ -82,14 +72,14 @@ def tokens_of(config):
     return run
 
 
-REDUCED = partial(attention_of_maps, attention.SpatialReductionAttention, grid_shape=WHOLE)
+REDUCED = partial(attention_of, attention.SpatialReductionAttention, prefix=0, grid_shape=WHOLE)
 #: Attentions by what is special of them.
 ATTENTIONS = {
     'plain': attention_of(attention.MultiheadAttention),
     'convolved': attention_of(attention.ConvProjectionAttention),
     'windows': attention_of(attention.PlainWindowAttention, window_size=2,
                             mask_window_padding=True),
-    'shifted': attention_of_maps(attention.ShiftWindowAttention, window_size=2, shift_size=1),
+    'shifted': attention_of(attention.ShiftWindowAttention, 0, window_size=2, shift_size=1),
     # Cells of several tokens, those at the border cut off; means of each image's own cells.
     'reduced': REDUCED(sr_ratio=2, ceil_mode=True),
     'reduced more': REDUCED(sr_ratio=3, ceil_mode=True), 'means': REDUCED(key_cells=2)}
@@ -113,3 +103,63 @@ def test_an_image_in_a_padded_batch(kind: str, name: str | None) -> None:
         found = run(batch.masked_fill(mask[..., None], junk), mask)
         for one, other in zip(found, alone, strict=True):
             torch.testing.assert_close(one[1:, :other.shape[1], :other.shape[2]], other)
+
+
+SIZES = [(4, 5), (3, 2), (4, 1), (2, 5)]
+GRID = (4, 5)
+#: Positions as shares of the grid turn tokens, and pairs get a bias of theirs.
+SHARES = dict(type='CombinedRPE', encodings=[
+    dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate'),
+    dict(type='FIRE', init_length=0.1)])
+
+
+def shares(prefix=0):
+    torch.manual_seed(0)
+    return CombinedRPE(**{key: value for key, value in SHARES.items() if key != 'type'},
+                       head_dims=4, num_heads=2, num_prefix_tokens=prefix).double()
+
+
+def padded(prefix):
+    """A mask that does not know its extents."""
+    return token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')), prefix).clone()
+
+
+def test_masks_of_pairs_and_an_image_of_padding():
+    encoding = shares(prefix=1)
+    qkv = torch.randn(3, 4, 2, 1 + 20, 4, dtype=torch.float64)
+    hidden = padded(prefix=1)
+    hidden[3] = True
+    seen = torch.rand(21, 21) > 0.3
+    for mask in (seen.fill_diagonal_(True), torch.randn(4, 1, 21, 21).double()):
+        out, weights = attend(*qkv, encoding, GRID, key_padding_mask=hidden, attn_mask=mask,
+                              need_weights=True)
+        assert not out[3].any() and not weights[3].any()
+        for image, size in enumerate(SIZES[:3]):
+            cells = 1 + torch.arange(20).view(GRID)[:size[0], :size[1]].flatten()
+            own = torch.cat((torch.arange(1), cells))
+            alone, of_pairs = attend(
+                *qkv[:, image:image + 1][..., own, :], encoding, size, need_weights=True,
+                attn_mask=mask.expand(4, 1, 21, 21)[image, 0][own][:, own])
+            torch.testing.assert_close(out[image:image + 1][:, :, own], alone)
+            torch.testing.assert_close(weights[image][:, own][..., own], of_pairs[0])
+
+
+def test_padding_that_does_not_fit():
+    q = torch.randn(4, 2, 20, 4)
+    mask = padded(0)
+    with pytest.raises(ValueError, match='query_padding_mask=None, but CombinedRPE depends on'):
+        attend(q, q[:, :, :6], q[:, :, :6], shares(), GRID, (2, 3), key_padding_mask=mask[:, :6])
+    mask[0, 3] = True
+    with pytest.raises(ValueError, match='padding_mask of image 0 has 19 valid cells'):
+        attend(q, q, q, shares(), GRID, key_padding_mask=mask)
+    video = shares()
+    video.takes_frames = True
+    with pytest.raises(ValueError, match=r'key_padding_mask of videos \(q_grid=\(2, 2, 5\)\)'):
+        attend(q, q, q, video, (2, 2, 5), key_padding_mask=mask)
+
+
+def test_it_can_not_be_exported(monkeypatch):
+    module, mask = attention.MultiheadAttention(8, 2, rel_pos_encoding=SHARES), padded(0)
+    monkeypatch.setattr('mmposenc.attention.padded.is_compiling', lambda: True)
+    with pytest.raises(ValueError, match='image by image, which cannot be exported'):
+        module(torch.randn(4, 20, 8), GRID, mask)

@@ -30,15 +30,10 @@ def test_terms_are_added(grid, prefix):
     both = build(IRPE_QKV, SHAW, num_prefix_tokens=prefix)
     q, k, v = tensors(prefix + grid[0] * grid[1])
     first, second = both.encodings
-    torch.testing.assert_close(both.logits(q, k, grid),
-                               first.logits(q, k, grid) + second.logits(q, k, grid))
-    attn = torch.softmax(q @ k.transpose(-1, -2), -1)
-    torch.testing.assert_close(both.values(attn, grid),
-                               first.values(attn, grid) + second.values(attn, grid))
-    scores = (q * 0.5) @ k.transpose(-1, -2) + both.logits(q * 0.5, k, grid)
-    weights = scores.softmax(-1)
-    torch.testing.assert_close(attend(q, k, v, both, grid)[0],
-                               weights @ v + both.values(weights, grid))
+    weights = ((q * 0.5) @ k.mT + first.logits(q * 0.5, k, grid)
+               + second.logits(q * 0.5, k, grid)).softmax(-1)
+    torch.testing.assert_close(attend(q, k, v, both, grid)[0], weights @ v
+                               + first.values(weights, grid) + second.values(weights, grid))
 
 
 def test_rotation_comes_before_the_logit_terms():

@@ -94,12 +94,13 @@ def test_weights():
     assert float(factors.min()) <= float(out.min()) and float(out.max()) <= float(factors.max())
 
 
-@pytest.mark.parametrize('hw, side', [((4, 5), 3), ((1, 7), 5), ((6, 1), 1)])
-def test_fixed_windows(hw, side):
-    module = build(locality='fixed_window', window_size=side)
+@pytest.mark.parametrize('hw, side', [((4, 5), 3), ((1, 7), 5), ((6, 1), 1), ((3, 4), None)])
+def test_fixed_windows_and_the_mean_of_all_tokens(hw, side):
+    module = build(locality='none') if side is None else build(
+        locality='fixed_window', window_size=side)
     x = torch.randn(2, hw[0] * hw[1], 8, dtype=torch.float64)
     logits = module.predict(x, hw).weight_logits
-    sizes = torch.full_like(logits, side // 2)
+    sizes = torch.full_like(logits, 99 if side is None else side // 2)
     torch.testing.assert_close(module(x, hw), loop(x, logits, sizes, hw, 'window'))
 
 

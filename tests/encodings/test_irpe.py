@@ -16,24 +16,19 @@ def converted(params):
     return {name.removeprefix(f'backbone.{attention}'): value for name, value in state.items()}
 
 
-def golden_module(stem, params, hw, ratio):
-    """The attention a golden file's name describes."""
-    _, _, _, method, mode, rpe_on, heads, skip, *_ = stem.split('_')
-    weight = params['qkv.weight']
-    module = MultiheadAttention(weight.shape[1], 3, num_prefix_tokens=int(skip[4:]),
-                                rel_pos_encoding=dict(
-        type='mmposenc.IRPE', method=METHODS[method], rpe_on=rpe_on, ratio=ratio,
-        mode='bias' if mode == 'bias' else 'contextual', shared_heads=heads == 'shared'))
-    module.load_state_dict(converted(params))
-    return module
-
-
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32], ids=['float64', 'float32'])
 @pytest.mark.parametrize('stem', golden_names('irpe_attention_*'))
 def test_golden(stem, dtype):
+    """The attention that its name describes."""
     params, data = load_golden(stem)
     hw = int(data['H']), int(data['W'])
-    module = golden_module(stem, params, hw, float(data['ratio'])).to(dtype)
+    _, _, _, method, mode, rpe_on, heads, skip, *_ = stem.split('_')
+    module = MultiheadAttention(params['qkv.weight'].shape[1], 3, num_prefix_tokens=int(skip[4:]),
+                                rel_pos_encoding=dict(
+        type='mmposenc.IRPE', method=METHODS[method], rpe_on=rpe_on, ratio=float(data['ratio']),
+        mode='bias' if mode == 'bias' else 'contextual', shared_heads=heads == 'shared'))
+    module.load_state_dict(converted(params))
+    module.to(dtype)
     x = data['x'].to(dtype).requires_grad_()
     y = module(x, hw)
     assert_released(y, data['y'])

@@ -11,7 +11,7 @@ from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, at
 from mmposenc.attention.window import PlainWindowAttention
 from mmposenc.detr.layers import MultiheadAttention as EncoderAttention
 from mmposenc.encodings import CombinedRPE, PaPE
-from mmposenc.functional import Grid, key_grid
+from mmposenc.functional import key_grid
 
 #: Options and names of golden files.
 KINDS = {'pape': dict(num_parabolas=5), 'pape_ri': dict(rotation_invariant=True)}
@@ -66,19 +66,6 @@ def test_half_precision_is_as_exact_as_its_queries(how):
                        implementation='reference')[0]
         found = attend(*half, encoding, grid, tokens=tokens, implementation=how)[0]
     torch.testing.assert_close(found.float(), exact, atol=2e-3, rtol=2e-3)
-
-
-@pytest.mark.parametrize('name', KINDS)
-def test_torchs_default_dtype_rounds_no_position(name):
-    encoding, grids = PaPE(4, 2, **KINDS[name]), ((300, 1), Grid(150, 1, 2.0, 1.0))
-    q, k, _ = random_inputs(encoding, *grids, batch=1)
-    expected = encoding.logits(q, k, *grids, **tokens_of(encoding, q))
-    try:
-        torch.set_default_dtype(torch.bfloat16)
-        found = encoding.logits(q, k, *grids, **tokens_of(encoding, q))
-    finally:
-        torch.set_default_dtype(torch.float32)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 CONFIG = dict(type='mmposenc.PaPE', num_parabolas=3)

@@ -124,19 +124,6 @@ def check_formula(encoding, formula_of, q_grid, k_grid):
     check_logits(encoding, pair_term_of, q_grid, k_grid)
 
 
-def check_gradients(encoding, q_grid, k_grid):
-    """Gradcheck of attention in the inputs and every parameter, and none of them is left out."""
-    inputs = [x.requires_grad_() for x in random_inputs(encoding, q_grid, k_grid, batch=1)]
-
-    def run(*_):
-        return attend(*inputs, encoding, q_grid, k_grid, implementation='reference')[0]
-
-    assert torch.autograd.gradcheck(run, (*inputs, *encoding.parameters()), fast_mode=True)
-    run().square().sum().backward()
-    for name, parameter in encoding.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
-
-
 @contextmanager
 def chunks_of(elements, *, long, keep, rows=None):
     """Chunks of at most so many logits of float64 (``rows``: of one head), tables read by rows of
