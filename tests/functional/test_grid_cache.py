@@ -18,10 +18,6 @@ def empty():
     CACHE.clear()
 
 
-def tensors(value):
-    return [value]
-
-
 def test_bounded_and_least_recently_used_goes_first():
     cache, made = GridCache(100), []
 
@@ -29,7 +25,7 @@ def test_bounded_and_least_recently_used_goes_first():
         def make():
             made.append(key)
             return torch.zeros(size)
-        return cache.get_or_make(key, make, tensors)
+        return cache.get_or_make(key, make, lambda value: [value])
 
     first = get('a')
     get('b')

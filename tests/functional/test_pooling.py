@@ -1,12 +1,15 @@
-"""Context pooling against loops over pairs of tokens from the paper's formula."""
+"""Context pooling against loops over pairs of tokens from the paper's formula; by blocks against
+the definition, with its own gradients; and what it is compared with."""
 import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers.pooling_loops import GRIDS, loop, make
 
 from mmposenc.functional import context_pool
-from mmposenc.functional.pooling import kernels
+from mmposenc.functional.pooling import kernels, partition
+from mmposenc.functional.pooling.ablations import random_mean, window_mean
 
 IMPLEMENTATIONS = ('reference', 'exact')
 
@@ -127,3 +130,60 @@ def test_bad_input(change, message):
                 sigma=torch.ones(2, 12), hw_shape=(3, 4))
     with pytest.raises(ValueError, match=message):
         context_pool(**{**good, **change})
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Cut into many groups of queries, rectangles and rows of keys."""
+    monkeypatch.setattr(partition, 'WHOLE_PAIRS', 0)
+    monkeypatch.setattr(partition, 'GROUP', 16)
+    monkeypatch.setattr(partition, 'REGION', 6)
+    monkeypatch.setitem(partition.BLOCK_ELEMENTS, 'cpu', 700)
+
+
+@pytest.mark.parametrize('absent', [0.0, 0.3])
+@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
+@pytest.mark.parametrize('stride, causal, hw', [(1, False, (20, 13)), (2, False, (20, 13)),
+                                                (3, False, (7, 31)), (1, True, (1, 300)),
+                                                (2, True, (1, 301))])
+@pytest.mark.usefixtures('small_blocks')
+def test_values_and_gradients_of_the_definition(hw, stride, causal, kernel, absent):
+    """A share of the tokens has no weight: they come back, pool nothing, and pass the gradient."""
+    leaves = [each.requires_grad_() for each in make(hw)]
+    x, logits, sigma = leaves
+    without = torch.rand(logits.shape, generator=torch.Generator().manual_seed(1)) < absent
+    outs = [context_pool(x, logits.masked_fill(without, -math.inf), sigma, hw, implementation=how,
+                         causal=causal, kernel=kernel, stride=stride)
+            for how in ('reference', 'exact')]
+    grad = torch.randn_like(outs[0])
+    grads = [torch.autograd.grad(out, leaves, grad) for out in outs]
+    torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]), atol=1e-11, rtol=1e-9)
+
+
+def test_window_mean_where_gradients_of_padded_pooling_are_wrong(monkeypatch):
+    """On a GPU torch's avg_pool2d gives each cell the gradient of another, as far before it as the
+    padding is wide."""
+    pool = F.avg_pool2d
+
+    def pool_of_gpu(x, kernel, stride=1, padding=(0, 0)):
+        moved = pool(F.pad(x, (0, 2 * padding[1], 0, 2 * padding[0])), kernel, stride)
+        return moved + (pool(x, kernel, stride, padding) - moved).detach()
+    monkeypatch.setattr(F, 'avg_pool2d', pool_of_gpu)
+    x, logits, _ = make((4, 5))
+    inputs = x.requires_grad_(), logits.exp().requires_grad_()
+    assert torch.autograd.gradcheck(lambda *args: window_mean(*args, (4, 5), 3), inputs)
+
+
+def test_random_mean_draws_from_all_of_the_image_and_no_other():
+    x, logits, _ = make((9, 11), batch=2)
+    x = torch.eye(99, dtype=torch.float64).expand(2, -1, -1)
+    extents = torch.tensor([[9, 11], [4, 5]])
+    out = random_mean(x, torch.ones(2, 99, dtype=torch.float64), (9, 11), extents, 20)
+    drawn = (out[0] > 0).sum(1)
+    assert int(drawn.min()) > 12 and int(drawn.max()) <= 21
+    assert bool((out[0].diagonal() > 0).all())
+    assert bool((out[0].sum(0) > 0).all()) and float((out[0] > 0).sum(0).float().std()) < 8
+    inside = torch.zeros(9, 11, dtype=torch.bool)
+    inside[:4, :5] = True
+    others = out[1] * (1 - torch.eye(99))
+    assert not others[:, ~inside.flatten()].any() and others[:, inside.flatten()].any(0).all()
