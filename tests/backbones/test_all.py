@@ -288,6 +288,7 @@ BAD = {
         (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
         *((dict(arch='tiny', pos_encoding=dict(each, apply_to='qk')), "apply_to='qk'")
           for each in (PEG, LEARNED)),
+        (dict(arch='tiny', patch_size=(4, 4)), 'patch_size='),
         (dict(arch='v2-tiny', window_size=(8, 8, 8)), r'window_size=\(8, 8, 8\) must be a number'),
         (dict(arch='v2-tiny', window_size=(8, 8, 8, 0)), 'window_size'),
         (dict(arch='v2-tiny', pretrained_window_size=(12, 12, 12)), 'pretrained_window_size='),
@@ -295,6 +296,7 @@ BAD = {
     DeiT: [
         (dict(embed_dims=8), 'arch=None needs num_layers, num_heads'),
         *((dict(options, arch='tiny'), message) for options, message in (
+            (dict(patch_size=(0, 8)), 'patch_size='),
             (dict(pool='gap', distilled=True), "distilled=True with pool='gap'"),
             (dict(final_norm=False), "final_norm=False with pool='cls'"),
             (dict(final_norm='pooled'), "final_norm='pooled' with pool='cls'"),

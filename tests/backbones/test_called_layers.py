@@ -18,7 +18,7 @@ from mmposenc.attention import (
 from mmposenc.attention.linear import Linear, QVLinear, linear_of_channels
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
-from mmposenc.functional.plain_layers import are_plain, layer_dtype
+from mmposenc.functional.plain_layers import are_plain
 
 LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)
 GRID = (5, 6)
@@ -188,13 +188,6 @@ def test_subclasses_and_global_hooks_are_not_plain():
     assert not are_plain(nn.Linear(2, 2))
     handle.remove()
     assert are_plain(nn.Linear(2, 2))
-
-
-def test_dtype_of_a_layer():
-    layer = nn.Linear(2, 2).bfloat16()
-    assert layer_dtype(Doubled(layer)) == torch.bfloat16
-    prune.identity(layer, 'weight')
-    assert layer_dtype(layer) == torch.bfloat16 and layer_dtype(nn.Identity()) == torch.float32
 
 
 @pytest.mark.parametrize('norm, call', [

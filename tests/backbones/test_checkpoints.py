@@ -3,14 +3,14 @@ import logging
 
 import pytest
 import torch
+from helpers.golden_backbones import PVTS as SIZES
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
-from mmposenc.checkpoint import convert_back
+from mmposenc.checkpoint import convert_back, read_checkpoint, write_checkpoint
+from mmposenc.checkpoint.mismatch import mismatch_text
 from mmposenc.commands.convert import main
 from mmposenc.functional.position_tables import resize_position_table
 
-SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
-             sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2))
 LEARNED = dict(type='LearnedPositionEmbedding')
 SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2)
 BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_table'
@@ -26,20 +26,20 @@ def table_of(model):
     return model.pos_encodings.encodings(-1)[0].pos_embed
 
 
-def save(tmp_path, state, wrap=None):
+def save(tmp_path, state):
     path = tmp_path / 'weights.pth'
-    torch.save(state if wrap is None else {wrap: state}, path)
+    torch.save(state, path)
     return dict(type='Pretrained', checkpoint=str(path))
 
 
-@pytest.mark.parametrize('wrap', [None, 'state_dict', 'model'])
 @pytest.mark.parametrize('prefix', ['', 'backbone.', 'module.', 'module.backbone.'])
-def test_own_weights_load(tmp_path, wrap, prefix):
+def test_own_weights_load(tmp_path, prefix):
+    """Wrapped ones are read in test_files.py."""
     source = PVT(**SIZES, pos_encoding=dict(type='PEG'))
     state = {prefix + k: v for k, v in source.state_dict().items()}
     if 'backbone.' in prefix:
         state[prefix.replace('backbone.', 'neck.weight')] = torch.zeros(1)
-    model = PVT(**SIZES, pos_encoding=dict(type='PEG'), init_cfg=save(tmp_path, state, wrap))
+    model = PVT(**SIZES, pos_encoding=dict(type='PEG'), init_cfg=save(tmp_path, state))
     model.init_weights()
     torch.testing.assert_close(model.state_dict(), source.state_dict(), rtol=0, atol=0)
 
@@ -155,7 +155,6 @@ def test_a_square_table_and_a_grid_of_as_many_cells(said):
 @pytest.mark.parametrize('size', [(16, 64), (64, 16), (32, 32), (24, 80)], ids=str)
 def test_tables_of_oblong_grids_are_read_on_their_own_grid(size, said, tmp_path):
     """Portrait, landscape and square have as many rows; the grid is in the file."""
-    from mmposenc.checkpoint import read_checkpoint, write_checkpoint
     source = deit((16, 64))
     write_checkpoint(tmp_path / 'x.safetensors', source.state_dict())
     state = read_checkpoint(tmp_path / 'x.safetensors').state_dict
@@ -190,7 +189,6 @@ def test_swins_biases_are_resized_as_by_its_release(own, window):
         type='UndirectedPositionBias'))])
 def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
     """Also for plain torch, which resume, test and predict load with."""
-    from mmposenc.checkpoint.mismatch import mismatch_text
     state, model, square = build((16, 64)).state_dict(), build((64, 16)), build((32, 32))
     before = {key: value.clone() for key, value in model.state_dict().items()}
     with pytest.raises(RuntimeError, match=r'is \(2, 8\) in the file, \(8, 2\) here'):

@@ -1,6 +1,7 @@
 """Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with
 the numbers and gradients of eager mode."""
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -22,16 +23,13 @@ OPTIONS = dict(mask_padding=True, pos_encoding=POSITIONS, img_size=64, drop_path
 IRPE = dict(rel_pos_encoding=dict(type='IRPE', rpe_on='k'))
 PLAIN = dict(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, mlp_ratio=2.0, pool=None,
              mask_padding=True, img_size=64)
+_PVT = partial(PVT, embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,),
+               mlp_ratios=(2,), out_indices=(0,), **OPTIONS)
 MODELS = {
-    'PVT': lambda **options: PVT(
-        embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
-        patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
-    'PVT v2': lambda: PVT(embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,),
-                          mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,), overlap=True,
-                          key_cells=3, **{**OPTIONS, 'pos_encoding': dict(type='ConvMLP')}),
-    'SVT': lambda: PVT(embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,),
-                       mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,), window_sizes=(3,),
-                       **OPTIONS),
+    'PVT': lambda: _PVT(patch_sizes=(8,), **IRPE),
+    'PVT v2': lambda: _PVT(patch_sizes=(4,), overlap=True, key_cells=3,
+                           pos_encoding=dict(type='ConvMLP')),
+    'SVT': lambda: _PVT(patch_sizes=(4,), window_sizes=(3,)),
     'ViT': lambda: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
                        out_indices=(0, 1), register_tokens=1, mlp='swiglu', qkv_bias='qv',
                        attn_norm=True, mlp_norm=True, **OPTIONS, **IRPE),

@@ -2,12 +2,10 @@
 import pytest
 import torch
 from helpers.golden_files import assert_released, load_golden
+from helpers.tiny_backbones import EOMT as SIZES
 
 from mmposenc.backbones import EoMT, ViT, load_pretrained
 
-SIZES = dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8, img_size=32, class_token=True,
-             register_tokens=2, mlp_ratio=2, layer_scale_init_value=1.0, num_classes=3,
-             num_queries=5, query_blocks=2)
 TABLE = dict(type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=0)
 ROTARY = dict(qkv_bias='qv', rel_pos_encoding=dict(
     type='mmposenc.RotaryEmbedding', axes='yx', planes='halves', normalize='separate'))

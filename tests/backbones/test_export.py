@@ -1,13 +1,16 @@
-"""Backbones as exported programs and as ONNX files, for any number of images of any size.
+"""Backbones as exported programs and as ONNX files, for any number of images of any size; recorders
+that store the sizes of the example are refused.
 
 iRPE, PEG and sizes as an input are exported with whole models and by the page.
 """
+import io
 from functools import partial
 
 import pytest
 import torch
 from helpers.scripts import short
 from helpers.tiny_backbones import BUILD, randomize
+from mmengine.analysis import get_model_complexity_info
 
 from mmposenc.engine.apps.export import onnx_runner
 
@@ -85,3 +88,27 @@ def test_sizes_as_a_tensor(backbone):
     with torch.no_grad():
         torch.testing.assert_close(model(images, torch.tensor(sizes)), model(images, sizes),
                                    atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture(scope='module')
+def traced():
+    return BUILD['vit'](num_layers=1, out_indices=(0,)).eval()
+
+
+def test_torch_jit_trace(traced):
+    with pytest.raises(RuntimeError, match='store the sizes of the example'):
+        torch.jit.trace(traced, torch.randn(2, 3, 32, 48))
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_torchscript_exporter(traced):
+    with pytest.raises(RuntimeError, match=r'use torch.export'):
+        torch.onnx.export(traced, (torch.randn(2, 3, 32, 48),), io.BytesIO(), dynamo=False)
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_counting_may_record(traced):
+    """mmdet's get_flops does."""
+    counted = get_model_complexity_info(traced, (3, 32, 48), show_table=False, show_arch=False)
+    patches = 4 * 6
+    assert counted['flops'] > patches * 16 * 16 * 12  # the products with the weights of a block

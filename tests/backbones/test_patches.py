@@ -92,11 +92,3 @@ def test_oblong_patches_with_padding(options):
     assert outs.shape[2:] == (5, 5) and alone.shape[2:] == (3, 3)
     torch.testing.assert_close(outs[1:, :, :3, :3], alone)
     assert not outs[1, :, 3:].any() and not outs[1, :, :, 3:].any()
-
-
-@pytest.mark.parametrize('build', [
-    lambda: ViT(**VIT, patch_size=(0, 8)),
-    lambda: Swin(embed_dims=8, num_layers=(1,), num_heads=(1,), patch_size=(4, 4))])
-def test_other_patch_sizes_are_named(build):
-    with pytest.raises(ValueError, match='patch_size='):
-        build()

@@ -310,7 +310,7 @@ def test_features_and_gradients(name, size):
             grad = grad[:, -value.shape[1]:]
         if grad.shape == value.shape:
             close(grad, value, share, key)
-        else:  # tables of another grid: functional/test_bias_tables.py
+        else:  # tables of another grid: functional/test_tables.py
             assert key.endswith('position_bias_table') and size != NATIVE
     assert not any(grad.any() for grad in wanted.values())
 

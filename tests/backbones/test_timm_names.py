@@ -4,7 +4,6 @@ features of timm's model, or those of a look-alike that is named. (Models of sta
 Some without ``--all``, with it one of seven. MMPOSENC_EVERY=1 takes every name of these modules of
 timm, which needs ten minutes.
 """
-import functools
 import os
 import re
 
@@ -37,15 +36,6 @@ NAMES = [name for module in MODULES for name in timm.list_models(module=module)[
 REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
                      r'rpn|sapiens2|xp)(_.*)?')
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
-
-
-@functools.cache
-def told(name):
-    """A model and its converted weights, of true shapes."""
-    with unfilled():
-        model = timm.create_model(name)
-    state = model.state_dict()
-    return model, convert(state, recognise(state))
 
 
 def build(options, **small):
@@ -85,12 +75,11 @@ def features(model, x):
     return cells.mT.unflatten(2, [side // patch for side in x.shape[-2:]])
 
 
-def difference(name, *extra):
+def difference(name, model, options):
     """Of the span, at the model's own size. (Other sizes: test_timm.py.)"""
-    model, converted = told(name)
     theirs, small = shrunk(name, model)
     theirs = randomize(theirs.double().eval(), 0.3)
-    ours = build([*needed_options(converted), *extra], **small).double().eval()
+    ours = build(options, **small).double().eval()
     load_pretrained(ours, theirs.state_dict())
     x = torch.randn(1, 3, *theirs.patch_embed.img_size, dtype=torch.float64)
     with torch.no_grad():
@@ -102,8 +91,11 @@ def difference(name, *extra):
 @pytest.mark.parametrize('name', [
     *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK)])
 def test_features_are_timms(name) -> None:
+    with unfilled():  # of true shapes
+        model = timm.create_model(name)
+    state = model.state_dict()
     try:
-        model, converted = told(name)
+        converted = convert(state, recognise(state))
     except ValueError as error:
         assert REFUSED.fullmatch(name), error
         return
@@ -117,7 +109,7 @@ def test_features_are_timms(name) -> None:
     tried = []
     for extra in ([], *look_alikes(converted).values()):
         try:
-            tried.append(difference(name, *extra))
+            tried.append(difference(name, model, [*options, *extra]))
         except ValueError as error:
             assert 'multiple of num_heads' in str(error)  # of a look-alike
             continue

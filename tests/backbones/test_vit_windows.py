@@ -11,11 +11,6 @@ from mmposenc.attention import MultiheadAttention, PlainWindowAttention
 from mmposenc.backbones import ViT, load_pretrained
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
-SAM = dict(**SIZES, img_size=28, pool=None, final_norm=False, window_size=3, global_blocks=(1, 3),
-           mask_window_padding=False, norm_eps=1e-5, neck_channels=6,
-           pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding',
-                             interpolation='bicubic_antialias'),
-           rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
 
 
 def test_a_table_of_windows_is_never_resized():
@@ -132,11 +127,6 @@ def test_the_temperature_of_cosines_multiplies_their_scale():
 @pytest.mark.parametrize('kind', ENCODINGS)
 @pytest.mark.parametrize('windows', WINDOWS)
 def test_padding_is_not_seen(windows, kind):
-    """An image in a padded batch has what it has alone; with_cp changes nothing."""
+    """An image in a padded batch has what it has alone."""
     model = build(mask_padding=True, **WINDOWS[windows], **ENCODINGS[kind])
     check_padding_is_not_seen(model, [(40, 56), (24, 30), (5, 56)], (40, 56))
-    again = build(with_cp=True, **WINDOWS[windows], **ENCODINGS[kind]).train()
-    images = torch.randn(2, 3, 40, 56, dtype=torch.float64)
-    results = [torch.autograd.grad(each(images)[0].square().sum(), list(each.parameters()))
-               for each in (model.train(), again)]
-    torch.testing.assert_close(*results)

@@ -16,6 +16,10 @@ BUILD = {
                                      out_indices=(0, 1), img_size=32), **o}),
     'swin': lambda **o: Swin(**{**dict(embed_dims=16, num_layers=(1, 2), num_heads=(2, 2),
                                        window_size=4, img_size=32), **o})}
+#: The size of EoMT's golden files.
+EOMT = dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8, img_size=32, class_token=True,
+            register_tokens=2, mlp_ratio=2, layer_scale_init_value=1.0, num_classes=3,
+            num_queries=5, query_blocks=2)
 STAGES = {'vit': 4, 'pvt': 2, 'swin': 2}
 
 

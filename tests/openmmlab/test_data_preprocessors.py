@@ -1,8 +1,7 @@
 """The batch carries its images' sizes. (What backbones make of them: tests/detr,
-tests/openmmlab/mmseg.)"""
+tests/openmmlab/mmseg, where a segmentor's sizes are noted.)"""
 import pytest
 import torch
-from mmengine.structures import PixelData
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.registry import MODELS
@@ -15,12 +14,6 @@ def det_sample(size):
     return DetDataSample(metainfo=dict(img_shape=size))
 
 
-def seg_sample(size):
-    from mmseg.structures import SegDataSample
-    return SegDataSample(metainfo=dict(img_shape=size), gt_sem_seg=PixelData(
-        data=torch.zeros(1, *size, dtype=torch.long)))
-
-
 def cls_sample(size):
     from mmpretrain.structures import DataSample
     return DataSample().set_gt_label(1)
@@ -28,9 +21,7 @@ def cls_sample(size):
 
 @pytest.mark.parametrize(('cfg', 'sample'), [
     (dict(type='mmposenc.ClsDataPreprocessor'), cls_sample),
-    (dict(type='mmposenc.DetDataPreprocessor', pad_size_divisor=32), det_sample),
-    (dict(type='mmposenc.SegDataPreProcessor', size=(64, 64), pad_val=0, seg_pad_val=255),
-     seg_sample)])
+    (dict(type='mmposenc.DetDataPreprocessor', pad_size_divisor=32), det_sample)])
 def test_sizes_before_padding_are_noted_on_the_batch(cfg, sample):
     batch = MODELS.build(cfg)(dict(inputs=[torch.zeros(3, *size) for size in SIZES],
                                    data_samples=list(map(sample, SIZES))), training=True)

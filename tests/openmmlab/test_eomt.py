@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from helpers.default_scope import scope_fixture
 from helpers.golden_files import assert_released, load_golden
 from helpers.param_groups import without_gradient
+from helpers.tiny_backbones import EOMT
 from mmdet.registry import MODELS as DETECTORS
 from mmdet.structures import DetDataSample
 from mmdet.structures.mask import BitmapMasks
@@ -22,11 +23,8 @@ from mmposenc.engine.apps.raw_outputs import RawOutputs
 from mmposenc.engine.training.mask_annealing import MaskAnnealingHook
 from mmposenc.openmmlab.mmdet import EoMTHead
 
-BACKBONE = dict(type='mmposenc.EoMT', embed_dims=16, num_layers=3, num_heads=2, patch_size=8,
-                img_size=32, class_token=True, register_tokens=2, mlp_ratio=2,
-                layer_scale_init_value=1.0, num_classes=3, num_queries=5, query_blocks=2,
-                pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=0),
-                mask_padding=True)
+BACKBONE = dict(EOMT, type='mmposenc.EoMT', mask_padding=True, pos_encoding=dict(
+    type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=0))
 SIZES = [(30, 44), (37, 21)]
 scope = scope_fixture('mmdet')
 

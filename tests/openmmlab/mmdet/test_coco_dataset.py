@@ -60,8 +60,7 @@ def test_a_class_without_an_object_is_named_before_training(root, warnings) -> N
 @pytest.mark.parametrize('crowd', [0, 1])
 def test_masks_as_run_lengths_are_trained_on(root, warnings, crowd) -> None:
     """mmdet ignores them where poly2mask is False; of crowds it ignores all."""
-    run_lengths = {'size': [44, 64], 'counts': [100, 50, 44 * 64 - 150]}
-    rewrite_annotations(root, put('annotations', 1, segmentation=run_lengths, iscrowd=crowd))
+    rewrite_annotations(root, put('annotations', 1, segmentation=RLE, iscrowd=crowd))
     dataset = build(root, pipeline=[
         dict(type='mmposenc.LoadImageFromFile'),
         dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True, poly2mask=False)])

@@ -52,7 +52,6 @@ def samples(*labels, scores=None):
 
 @pytest.mark.parametrize('scores', [None, [[0.7, 0.3, 0.0], [0.0, 0.0, 1.0]]])
 def test_loss_written_out(scores) -> None:
-    torch.manual_seed(0)
     teacher = Teacher()
     model = build(teacher)
     model.init_weights()
@@ -76,7 +75,6 @@ def test_loss_written_out(scores) -> None:
 
 
 def test_teacher_is_frozen_in_evaluation_and_outside() -> None:
-    torch.manual_seed(0)
     teacher = Teacher()
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     model = build(teacher)

@@ -52,13 +52,12 @@ def test_each_pool_stands_where_it_says(place):
     torch.testing.assert_close(out, y, atol=1e-4, rtol=1e-4)
 
 
-def test_trains_and_freezes():
+def test_starts_and_freezes():
+    """(That all of it trains: tests/configs/test_gradients.py.)"""
     model = CPResNet(44, pool_at=(1, 2))
     model.init_weights()
     last = model.context_pools['1'].predictor.conv2
     assert 0.01 < float(last.weight.std()) < 0.03 and not last.bias.any()
-    model(torch.randn(2, 3, 32, 32))[0].square().sum().backward()
-    assert [n for n, p in model.named_parameters() if p.grad is None] == []
     frozen = CPResNet(50, base_channels=8, stem_channels=8, frozen_stages=1).train()
     assert not any(p.requires_grad for place in '01'
                    for p in frozen.context_pools[place].parameters())

@@ -71,6 +71,7 @@ ARGUMENTS = (
         _VIT_ARCH, out_type='raw', use_rel_pos_bias=False, use_shared_rel_pos_bias=True,
         final_norm=True, bias=False)),
     ('mmpretrain', 'BEiTViT', dict(_VIT_ARCH, use_abs_pos_emb=True, frozen_stages=2)),
+    ('mmpretrain', 'MAEViT', dict(SMALL['mmpretrain', 'MAEViT'], mask_ratio=0.6)),
     ('mmpretrain', 'ViTEVA02', dict(
         _VIT_ARCH, with_cls_token=False, out_type='featmap', qkv_bias=False, sub_ln=True)),
     ('mmpretrain', 'ViTSAM', dict(
@@ -118,12 +119,6 @@ def image(kind, options):
         size = (size[0] - 9, size[1] + 5)
     torch.manual_seed(3)
     return torch.randn(1, options.get('in_channels', 3), *size, dtype=torch.float64)
-
-
-def check(library, name, options):
-    """The drop-in takes these arguments, and has the parameters and the results of upstream's class
-    with them."""
-    compare(library, name, cut(upstream(library, name), build_whole(library, name, options)))
 
 
 def build_whole(library, name, options):
@@ -196,7 +191,8 @@ def test_all_arguments_of_the_installed_class_are_known(library, name):
 @pytest.mark.parametrize('library, name, options', [
     *((*case, options) for case, options in SMALL.items()), *ARGUMENTS])
 def test_arguments(library, name, options):
-    check(library, name, options)
+    """The drop-in takes them, and has the parameters and the results of upstream's class."""
+    compare(library, name, cut(upstream(library, name), build_whole(library, name, options)))
 
 
 @pytest.mark.slow
