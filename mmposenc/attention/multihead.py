@@ -103,13 +103,14 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        return self._attend_and_project(self._projected_and_scaled(x, x_qk, grid, key_padding_mask),
-                                        grid, tokens=x if x_qk is None else x_qk,
+        qkv = self._projected_and_cosine_scaled(x, x_qk, grid, key_padding_mask)
+        return self._attend_and_project(qkv, grid, tokens=x if x_qk is None else x_qk,
                                         key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                                         need_weights=need_weights)
 
-    def _projected_and_scaled(self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
-                              padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected_and_cosine_scaled(
+            self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
+            padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Project tokens to q, k and v, and scale q and k where attention is by cosines. That comes
         before any rotation: an encoding may scale queries, which the cosines would undo."""
         q, k, v = self._project(x, x_qk, grid, padding)
@@ -129,7 +130,7 @@ class MultiheadAttention(nn.Module):
 
     def _attend_and_project(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                             ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend with the result of :meth:`_projected_and_scaled`. Returns the output (B, L,
+        """Attend with the result of :meth:`_projected_and_cosine_scaled`. Returns the output (B, L,
         embed_dims), and the weights if they are needed; without a grid the encoding takes no
         part."""
         q, k, v = qkv

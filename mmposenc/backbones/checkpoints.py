@@ -104,7 +104,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     weights = model.state_dict()
     slots = _replaced_slots(model, weights, state, strict, same_model)
     fitting = _fitting_weights(weights, state)
-    state = _without_lacking_encodings(state, fitting, slots, name)
+    state = _without_encodings_model_lacks(state, fitting, slots, name)
     new, encodings = ([], []) if same_model else _new_weights(model, weights, state, slots)
     misfits = mismatch_text({key: value for key, value in weights.items() if key in state or not (
         key in new or is_encoding_weight(key, slots))}, state)
@@ -247,7 +247,7 @@ def _fitting_weights(weights: State, state: State) -> dict[str, Tensor]:
             and not key.startswith(other_grids)}
 
 
-def _without_lacking_encodings(state: State, fitting: State, slots: Container[str], name: str
+def _without_encodings_model_lacks(state: State, fitting: State, slots: Container[str], name: str
                                ) -> dict[str, Tensor]:
     """Leave out the weights of encodings that the model does not have, or has in another shape."""
     left_out = [key for key in state if key not in fitting and is_encoding_weight(key, slots)]

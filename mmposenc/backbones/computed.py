@@ -11,7 +11,8 @@ from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.rotary import RotaryEmbedding
 
 
-def other_positions(backbone: nn.Module, computed: Mapping[str, Tensor]) -> Iterator[str]:
+def positions_computed_otherwise(backbone: nn.Module, computed: Mapping[str, Tensor]
+                                 ) -> Iterator[str]:
     """Which positions of a file the backbone would compute in another way, with the options that
     give those of the file.
 

@@ -84,7 +84,7 @@ class EoMT(ViT):
     def _make_output(self, embed_dims: int, num_layers: int, *options: Any) -> None:
         super()._make_output(embed_dims, num_layers, *options)
         self.query = nn.Embedding(self.num_queries, embed_dims)
-        self.predictor = Predictor(embed_dims, self.num_classes, self._num_upscales,
+        self.predictor = ClassAndMaskHead(embed_dims, self.num_classes, self._num_upscales,
                                    len(self.query_blocks))
 
     def reset_parameters(self) -> None:
@@ -188,7 +188,7 @@ class EoMT(ViT):
         return masks[..., :batch_hw[0], :batch_hw[1]]
 
 
-class Predictor(nn.Module):
+class ClassAndMaskHead(nn.Module):
     """A class and a mask of each query.
 
     Args:

@@ -24,7 +24,7 @@ from ..functional.position_tables import (
     resize_position_table,
 )
 from ..signatures import parameters_of
-from .computed import fit_biases_of_keys, other_positions
+from .computed import fit_biases_of_keys, positions_computed_otherwise
 from .layers import PatchEmbed
 from .modules import print_log
 
@@ -49,7 +49,7 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
         ValueError: the weights do not fit the backbone's positions.
     """
     try:
-        warnings = list(other_positions(backbone, converted.computed))
+        warnings = list(positions_computed_otherwise(backbone, converted.computed))
     except ValueError as error:
         raise ValueError(f'{file}: {error}') from error
     state = fit_patches(backbone, converted.state_dict, file)

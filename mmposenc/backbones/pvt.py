@@ -88,9 +88,9 @@ class PVT(Backbone):
         shared = self.shared_arguments(**options)
         super().__init__(shared)
         assert num_layers is not None  # The decorator takes_arch has put the sizes in.
-        _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
-                     sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
-                     **({} if window_sizes is None else dict(window_sizes=window_sizes)))
+        _check_stage_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
+                           sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
+                           **({} if window_sizes is None else dict(window_sizes=window_sizes)))
         check_choices(pool=(pool, (None, 'gap', 'cls')))
         num_stages = len(num_layers)
         self._check_parts('stages', num_stages, out_indices)
@@ -203,7 +203,7 @@ class PVT(Backbone):
         freeze(self, frozen, trainable=self.trainable)
 
 
-def _check_sizes(**sizes: Sequence[float]) -> None:
+def _check_stage_sizes(**sizes: Sequence[float]) -> None:
     lengths = {name: len(values) for name, values in sizes.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError('each stage needs one value of every size, but the lengths are '

@@ -220,8 +220,8 @@ class ViT(Backbone):
             tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
-                outs.append(self._returned_map(self._normed_tokens(tokens, position), hw_shape,
-                                               mask, position, full_hw))
+                outs.append(self._padded_map_of_block(self._normed_tokens(tokens, position),
+                                                      hw_shape, mask, position, full_hw))
         if self.out_indices is not None:
             return tuple(outs)
         return (self._pooled_for_head(tokens, mask),)
@@ -275,8 +275,8 @@ class ViT(Backbone):
         tokens = self._with_prefixes_merged(tokens)
         return tokens if self.norm is None or index not in self._normed else self.norm(tokens)
 
-    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
-                      index: int, full_hw: tuple[int, int]) -> Any:
+    def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+                             index: int, full_hw: tuple[int, int]) -> Any:
         """What is returned of a block: its map, on the grid of the whole batch."""
         # Made contiguous, which tokens behind prefix tokens are not.
         cells = tokens[:, self.num_prefix_tokens:].contiguous()

@@ -72,7 +72,8 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
 _MASK = 'of pretraining with masked patches'
 
 
-def _masked(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _biases_times_mask(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]
+                       ) -> dict[str, Tensor]:
     """Multiply the biases of DINOv3's release by the mask that its file may have. In the published
     files the mask removes the biases of the keys; if it leaves any of them, the block keeps all
     three biases."""
@@ -92,7 +93,7 @@ _DINOV3 = (
     Rule(r'.*\.qkv\.bias_mask', None, 'a factor of the biases'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'projectors\..*', None, 'heads of distillation'),  # Only files of EUPE have these.
-    Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _masked),
+    Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _biases_times_mask),
     *rules_to_ours((Pair('storage_tokens', 'reg_token'),
                     Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there i
 number = number_between(0, 100, 'above 0, such as 1.5')
 
 
-def parse_size(word: str) -> float | tuple[int, int]:
+def parse_factor_or_size(word: str) -> float | tuple[int, int]:
     """A factor above 0, or a height and a width in pixels as in '192x256'."""
     height, x, width = word.partition('x')
     return (SIDE(height), SIDE(width)) if x else number(word)
@@ -48,7 +48,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       '--encodings paper::cpvt/table6/3')
     what.add_argument('--seeds', type=COUNT, default=3, metavar='N', help='train with the seeds 0 '
                       '.. N-1; default 3')
-    what.add_argument('--sizes', type=parse_size, nargs='+', metavar='SIZE', default=[],
+    what.add_argument('--sizes', type=parse_factor_or_size, nargs='+', metavar='SIZE', default=[],
                       help='test at these multiples of the size of the test, or at HEIGHTxWIDTH in '
                       'pixels; default 1')
     what.add_argument('--margin', type=number, default=1.0, metavar='POINTS',

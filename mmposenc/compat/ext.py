@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from . import deform_attn, focal_loss, nms, roi_align
-from .missing import missing_operator
+from .missing import operator_that_raises
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
 
@@ -33,4 +33,4 @@ def get_op(name: str) -> Callable[..., Any]:
     """
     if name.startswith('_'):
         raise AttributeError(f"module 'mmcv._ext' has no attribute {name!r}")
-    return OPS.get(name) or missing_operator(name)
+    return OPS.get(name) or operator_that_raises(name)

@@ -21,7 +21,7 @@ def build_command_text() -> str:
     return 'MMCV_WITH_OPS=1 pip install --no-build-isolation .   (in a clone of mmcv)'
 
 
-def missing_operator(operator: str) -> Callable[..., NoReturn]:
+def operator_that_raises(operator: str) -> Callable[..., NoReturn]:
     """Return an operator that can be imported, and when it is called raises a NotImplementedError
     that says in one line what is missing and what would help."""
     def call(*args: object, **kwargs: object) -> NoReturn:

@@ -51,5 +51,5 @@ class ConvMLP(PEG):
         if conv.bias is not None:
             nn.init.zeros_(conv.bias)
 
-    def _residual_branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        return super()._residual_branch(x.relu() if self.relu else x, padding_mask)
+    def _with_residual(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return super()._with_residual(x.relu() if self.relu else x, padding_mask)

@@ -142,10 +142,10 @@ class PEG(TokenEncoding):
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         feature_map = tokens_to_map(tokens, sides)
         if padding_mask is None:
-            out = self._residual_branch(feature_map, None)
+            out = self._with_residual(feature_map, None)
         else:
             mask = padding_mask[:, None]  # (B, 1, *hw_shape)
-            out = self._residual_branch(feature_map.masked_fill(mask, 0), padding_mask)
+            out = self._with_residual(feature_map.masked_fill(mask, 0), padding_mask)
             if self.padding == 'zeros':
                 out = torch.where(mask, feature_map, out)
         return join_prefix(prefix, map_to_tokens(out))
@@ -186,7 +186,7 @@ class PEG(TokenEncoding):
                              f'{lost} rows and columns away')
         return shrunk
 
-    def _residual_branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    def _with_residual(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """Compute x + layers(x), or layers(x) if there is no residual; padded cells of x must be
         zero."""
         if self._can_fold_residual(x):

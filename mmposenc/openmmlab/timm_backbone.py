@@ -62,9 +62,9 @@ class TimmBackbone(BaseModule):
         bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
         module = next((each for each in _SWINS if _in_modules(name, [each])), '')
         own_bias = _OWN_BIASES.get(module, '')
-        keeps_table, pos_encoding = _has_own_and_others(
+        keeps_table, pos_encoding = _is_own_listed_and_others(
             pos_encoding, 'LearnedPositionEmbedding' if table and positions is None else '')
-        keeps_bias, rel_pos_encoding = _has_own_and_others(rel_pos_encoding, own_bias)
+        keeps_bias, rel_pos_encoding = _is_own_listed_and_others(rel_pos_encoding, own_bias)
         drops = dict(drop_pos_embed=table and not keeps_table, drop_rel_pos=bias and not keeps_bias)
         if pos_encoding or rel_pos_encoding or any(drops.values()):
             integration.add_encoding(self.model, pos_encoding, rel_pos_encoding, positions,
@@ -123,7 +123,7 @@ class TimmBackbone(BaseModule):
         return (self.model(x),)
 
 
-def _has_own_and_others(encodings: EncodingConfigs | RelativeConfig | str, name: str
+def _is_own_listed_and_others(encodings: EncodingConfigs | RelativeConfig | str, name: str
                         ) -> tuple[bool, Any]:
     """Whether timm's own encoding is among these (as 'own' or by its name here), and the other
     encodings."""

@@ -232,7 +232,7 @@ class _ForwardOrBackward:
             grad_q = grad_k = grad_v = nothing
             if self.backward:
                 grad_q = _heads_view_or_empty(self.grad_q, whole)
-                grad_k, grad_v = (self._key_grad_buffer(keys, x)
+                grad_k, grad_v = (self._key_grad_view_or_empty(keys, x)
                                   for x in (self.grad_k, self.grad_v))
             self._grad_value = grad_v
             group = ChunkWork(whole, q, k, nothing, grad_q, grad_k)
@@ -252,7 +252,7 @@ class _ForwardOrBackward:
         """Keys or values as (heads, keys, head_dims), in the order of the layout."""
         return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
-    def _key_grad_buffer(self, keys: Chunk, x: Tensor) -> Tensor:
+    def _key_grad_view_or_empty(self, keys: Chunk, x: Tensor) -> Tensor:
         """A tensor into which the gradients of keys or values are written, in the order of the
         layout."""
         if not self.layout.filled:

@@ -47,7 +47,7 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     folder, results = Path(out), Path(out, 'predictions.json')
     check_score_thr(scope_of(cfg), score_thr)
     _check_folder(folder, results, overwrite)
-    files = _files_to_predict(source, folder)
+    files = _files_without_results(source, folder)
     names = names_without_suffix(files, source if os.path.isdir(source)
                                  else os.path.dirname(source) or os.curdir)
     predictor = Predictor(load(cfg, checkpoint, device), score_thr)
@@ -85,7 +85,7 @@ def _check_folder(folder: Path, results: Path, overwrite: bool) -> None:
                          'folder, or --overwrite')
 
 
-def _files_to_predict(source: str, out: Path) -> list[str]:
+def _files_without_results(source: str, out: Path) -> list[str]:
     """The pictures of the source that are no results of an earlier call.
 
     Raises:

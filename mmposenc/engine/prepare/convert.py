@@ -120,7 +120,7 @@ def draw_parts(pictures: list[Picture], val: float = 0.2) -> dict[str, str]:
     return {key: 'val' if number < held_out else 'train' for number, key in enumerate(keys)}
 
 
-def _copy_name(picture: Picture, suffix: str) -> str:
+def _name_without_part(picture: Picture, suffix: str) -> str:
     """The name of a copy: the key without the folder of the part."""
     *folders, stem = picture.key.split('/')
     return '/'.join([*(each for each in folders if each.lower() not in SPLITS), stem]) + suffix
@@ -131,7 +131,7 @@ def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], clas
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number, each in enumerate(pictures, 1):
-        name = _copy_name(each, each.path.suffix)
+        name = _name_without_part(each, each.path.suffix)
         shutil.copyfile(each.path, _unused_path(folder / part / name, each.path))
         images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
         for thing in each.things:
@@ -153,7 +153,7 @@ def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], cla
                            ) -> dict[str, int]:
     pixels = Counter({VOID: 0})
     for each in pictures:
-        name = _copy_name(each, '.png')
+        name = _name_without_part(each, '.png')
         stem = name.removesuffix('.png')
         copy = folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}'
         shutil.copyfile(each.path, _unused_path(copy, each.path))

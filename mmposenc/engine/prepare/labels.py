@@ -52,7 +52,7 @@ class Picture:
 
 
 @dataclass
-class LabelledFolder:
+class FolderContents:
     """What a folder contains; each of ``problems`` begins with the name of a file."""
     classes: list[str]
     pictures: list[Picture] = field(default_factory=list)
@@ -60,7 +60,7 @@ class LabelledFolder:
     notes: list[str] = field(default_factory=list)
 
 
-def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> LabelledFolder:
+def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> FolderContents:
     """Reads a folder of pictures and labels; changes nothing in it.
 
     A label file belongs to the picture of the same path and name, but for folders such as
@@ -84,7 +84,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> La
     if not named and kind in ('yolo', 'masks'):
         raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
                            'in a data.yaml or classes.txt there')
-    labelled = LabelledFolder(named)
+    labelled = FolderContents(named)
     pictures, labels = _files_by_key(kind, source, labelled.problems)
     if not pictures or not labels:
         where = ' in a folder annotations, labels or masks' if kind == 'masks' else ''

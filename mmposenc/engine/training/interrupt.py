@@ -36,7 +36,7 @@ class InterruptHook(Hook):
         self.asked: torch.Tensor | None = None
 
     @contextmanager
-    def recording_signals(self) -> Iterator[None]:
+    def handling_signals(self) -> Iterator[None]:
         """A context in which this hook handles signals. Before and after it, others do."""
         self.process = os.getpid()
         try:

@@ -49,7 +49,7 @@ class CheckpointRunner(_Runner):
 
     interrupt: InterruptHook
 
-    def _find_checkpoint(self) -> None:
+    def _set_newest_checkpoint(self) -> None:
         """Find the newest checkpoint if none is named, and take its seed now, because samplers are
         built before it is loaded."""
         self._load_from = self._load_from or latest_checkpoint(self.work_dir)
@@ -274,8 +274,8 @@ class Runner(CheckpointRunner):
         lock = WorkDirLock(self.work_dir) if is_main_process() else None
         try:
             if self._resume:
-                self._find_checkpoint()
-            with self.interrupt.recording_signals():
+                self._set_newest_checkpoint()
+            with self.interrupt.handling_signals():
                 return super().train()
         finally:
             if lock is not None:

@@ -88,7 +88,7 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
             elif word.startswith(PREFIX):
                 entries += _entries_of_table(word)
             else:
-                entries.append(Entry(word, *label_and_changes(word)))
+                entries.append(Entry(word, *label_and_changes_of_sum(word)))
         except (ValueError, FileNotFoundError) as error:
             raise type(error)(f'--encodings {word!r}: {error}') from error
     by_slug: dict[str, Entry] = {}
@@ -117,7 +117,7 @@ def _without_repeated_rows(entries: list[Entry]) -> list[Entry]:
     return different
 
 
-def label_and_changes(word: str) -> tuple[str, ConfigType]:
+def label_and_changes_of_sum(word: str) -> tuple[str, ConfigType]:
     """The label and the changes of a name, or of a sum of names.
 
     Raises:

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..second_order import AutogradContext, first_order_only
 from ..tracing import full_precision
 from .kernels import axis_weights
-from .partition import Block, Group, Options, block_elements, blocks, cells_at_stride
+from .partition import Block, Group, Options, block_elements, blocks_of_batch, cells_at_stride
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
@@ -38,18 +38,18 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
         kernel, causal, cut: as for :func:`.kernels.axis_weights`.
         stride: step between queries.
         every: all weights are positive; whoever knows saves waiting for a device's numbers.
-        groups: as for :func:`.partition.blocks`.
+        groups: as for :func:`.partition.blocks_of_batch`.
 
     Returns:
         (B, Lq, C).
     """
-    out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
+    out: Tensor = _PoolInBlocks.apply(  # type: ignore[no-untyped-call]
         x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride, every),
         groups)
     return out
 
 
-class _Pool(torch.autograd.Function):
+class _PoolInBlocks(torch.autograd.Function):
     """The autograd function of :func:`pool_in_blocks`. It saves its inputs, and which queries form
     a block."""
 
@@ -57,7 +57,7 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: AutogradContext, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
                 groups: Sequence[Group]) -> Tensor:
         ctx.save_for_backward(x, weights, sigma)
-        ctx.options, ctx.blocks = options, list(blocks(sigma, options, groups))
+        ctx.options, ctx.blocks = options, list(blocks_of_batch(sigma, options, groups))
         work = _Work(x, weights, sigma, options)
         out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in ctx.blocks:
@@ -140,12 +140,12 @@ class _Work:
             values.append(axis_weights(self.options.kernel, coordinate - key[:, None],
                                        sigma[:, None], self.options.cut, causal, derivatives))
         (rows, rows_slope), (cols, cols_slope) = values
-        total = torch.bmm(self.weights_of(block), rows).mul_(cols).sum(1, keepdim=True)
+        total = torch.bmm(self.key_weights(block), rows).mul_(cols).sum(1, keepdim=True)
         inverse = torch.where(total > 0, 1 / total, 0)
         return _Axes(rows * inverse, cols, None if rows_slope is None else rows_slope * inverse,
                      cols_slope)
 
-    def weights_of(self, block: Block) -> Tensor:
+    def key_weights(self, block: Block) -> Tensor:
         """The weights w_j of a block's keys, (b, K, R)."""
         return self.weights[block.images, block.rows, block.cols].transpose(1, 2)
 
@@ -212,7 +212,7 @@ class _Work:
                                     grad_queries[some], grad_pooled)
         plain, sloped = read.unbind(1)
         mean = (plain * axes.cols).sum(1, keepdim=True)  # the product dy_i . y_i
-        weights = self.weights_of(block)
+        weights = self.key_weights(block)
         plain -= torch.bmm(weights, axes.rows).mul_(mean)
         sloped -= torch.bmm(weights, axes.rows_slope).mul_(mean)
         sizes = sloped.mul_(axes.cols).addcmul_(plain, axes.cols_slope).sum(1)

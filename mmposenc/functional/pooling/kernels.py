@@ -81,7 +81,7 @@ def reach(kernel: str, sigma: float, cut: float) -> float:
     return sigma + RAMP
 
 
-def axis_distances(length: int, like: Tensor) -> Tensor:
+def signed_axis_distances(length: int, like: Tensor) -> Tensor:
     """The distance query minus key of every pair along an axis, (length, length)."""
     at = torch.arange(length, device=like.device, dtype=like.dtype)
     return at[:, None] - at
@@ -105,8 +105,8 @@ def pool_by_definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple
     at, some = cells[part], sigma[:, part, None]
     row = at // width
     col = at - row * width  # ONNX has no remainder of a division by a symbol.
-    rows = axis_logits(kernel, axis_distances(height, sigma)[row], some, cut, False)
-    cols = axis_logits(kernel, axis_distances(width, sigma)[col], some, cut, causal)
+    rows = axis_logits(kernel, signed_axis_distances(height, sigma)[row], some, cut, False)
+    cols = axis_logits(kernel, signed_axis_distances(width, sigma)[col], some, cut, causal)
     pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
     if queries_keys is not None:
         pairs = pairs + queries_keys[0][:, part] @ queries_keys[1].transpose(1, 2)

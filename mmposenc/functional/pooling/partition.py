@@ -58,7 +58,7 @@ class Group(NamedTuple):
     corners: Sequence[float] | Tensor  # largest sigma, first row and column, last row and column
 
 
-def blocks(sigma: Tensor, options: Options, groups: Sequence[Group]) -> Iterator[Block]:
+def blocks_of_batch(sigma: Tensor, options: Options, groups: Sequence[Group]) -> Iterator[Block]:
     """The blocks of a batch: whole images while several fit in a buffer, otherwise groups of near
     queries of similar size.
 

@@ -85,7 +85,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
-    for kind, name, hw_shape, vectors in _added_position_vectors(subject, image):
+    for kind, name, hw_shape, vectors in _added_vectors_by_encoding(subject, image):
         if vectors.any() and len(vectors) > 1 and len(by_kind) < ENCODINGS:
             by_kind.setdefault(kind, (name, hw_shape, vectors.numpy()))
     if not by_kind:
@@ -105,7 +105,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None
         numbers)
 
 
-def _added_position_vectors(subject: InspectedModel, image: Tensor
+def _added_vectors_by_encoding(subject: InspectedModel, image: Tensor
                             ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):

@@ -34,7 +34,7 @@ def _channels(value: int, upstream: Upstream) -> ReadOnlyConfig:
     return {'embed_dims': [value * heads for heads in upstream.args['num_heads']]}
 
 
-def _strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
+def _translate_strides(value: Sequence[int], upstream: Upstream) -> ReadOnlyConfig:
     """Translate strides together with sides and paddings of patches, for which PVT v2 and MiT have
     no arguments."""
     strides, sides = tuple(value), tuple(upstream.args.get('patch_sizes', (7, 3, 3, 3)))
@@ -68,7 +68,7 @@ def _norms(*names: str) -> Change:
     return change
 
 
-def _of_stages(name: str) -> Change:
+def _translate_stage_values(name: str) -> Change:
     """Translate a list with a value for each stage; further values are left out, as in mmseg's
     Twins."""
     return lambda value, upstream: {name: list(value)[:len(upstream.args['depths'])]}
@@ -105,7 +105,7 @@ _COMMON: Table = {**same('in_channels', 'attn_drop_rate', 'drop_path_rate'),
 _PYRAMID: Table = {
     **_COMMON, **WEIGHTS,
     **same('drop_rate', 'num_layers', 'num_heads', 'sr_ratios', 'out_indices'),
-    'embed_dims': _channels, 'num_stages': _check_num_stages, 'strides': _strides,
+    'embed_dims': _channels, 'num_stages': _check_num_stages, 'strides': _translate_strides,
     'qkv_bias': _bias, 'act_cfg': only(dict(type='GELU')),
     'norm_cfg': _norms('norm_eps', 'sr_norm_eps', 'embed_norm_eps', 'stage_norm_eps')}
 _MMDET: Table = {
@@ -114,7 +114,7 @@ _MMDET: Table = {
 # These are read together with strides.
 _CHECKED: Table = dict.fromkeys(('patch_sizes', 'paddings'), ignored)
 _TWINS: Table = {
-    **_COMMON, **WEIGHTS, **{name: _of_stages(name) for name in (
+    **_COMMON, **WEIGHTS, **{name: _translate_stage_values(name) for name in (
         'embed_dims', 'patch_sizes', 'num_heads', 'mlp_ratios', 'sr_ratios')},
     'depths': 'num_layers', 'strides': _same_strides, 'out_indices': _out_indices,
     'drop_rate': only(0), 'qkv_bias': _bias, 'norm_after_stage': 'stage_norm',
@@ -178,6 +178,6 @@ class SVT(DropIn, _Twins):
     """Twins-SVT with the arguments of mmseg's or mmpretrain's class of this name, and those of
     :class:`~mmposenc.backbones.PVT`."""
 
-    libraries = {'mmseg': {**_TWINS, 'windiow_sizes': _of_stages('window_sizes')},
+    libraries = {'mmseg': {**_TWINS, 'windiow_sizes': _translate_stage_values('window_sizes')},
                  'mmpretrain': _TWINS_CLASSIFIER}
     always = {**PCPVT.always, 'mask_window_padding': 'both'}

@@ -192,14 +192,14 @@ class _Outputs(ViT):
             for layer, times in zip((block.drop_path, block.mlp_drop_path), drops, strict=True):
                 layer.drop_prob = 1 - (1 - layer.drop_prob) ** times
 
-    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+    def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
                       index: int, full_hw: tuple[int, int]) -> Any:
         count = self.num_prefix_tokens
         if self.out_type == 'cls_token':
             return tokens[:, 0] if self.dist_token is None else (tokens[:, 0], tokens[:, 1])
         if self.out_type == 'avg_featmap':
             return self.fc_norm(masked_mean(tokens[:, count:], mask))
-        out = super()._returned_map(tokens, hw_shape, mask, index, full_hw)
+        out = super()._padded_map_of_block(tokens, hw_shape, mask, index, full_hw)
         if self.out_type == 'raw':
             return torch.cat((tokens[:, :count], map_to_tokens(out)), 1)
         return [out, tokens[:, 0]] if self.out_type == 'pairs' else out
@@ -352,10 +352,10 @@ class ViTSAM(DropIn, _Outputs):
         'out_type': one_of({}, raw={}, featmap={}, avg_featmap={'out_type': 'mean'})}}
     always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
 
-    def _returned_map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
+    def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
                       index: int, full_hw: tuple[int, int]) -> Any:
         """Pass the maps of all blocks through the neck, as mmpretrain does."""
         mean = self.out_type == 'mean'
-        out = super()._returned_map(tokens, hw_shape, mask, len(self.blocks) - 1,
+        out = super()._padded_map_of_block(tokens, hw_shape, mask, len(self.blocks) - 1,
                                     hw_shape if mean else full_hw)
         return masked_mean(map_to_tokens(out), mask) if mean else out

@@ -51,7 +51,7 @@ def _axes(width: float, height: float, addresses: list[str], legend: int = 0) ->
     addresses.append(f'data:image/svg+xml;base64,{base64.b64encode(file.getvalue()).decode()}')
 
 
-def _looks(results: Results) -> dict[str, Record]:
+def _styles_by_encoding(results: Results) -> dict[str, Record]:
     """For each encoding, how every chart draws it: by its place in the study."""
     return {each['name']: dict(color=f'C{index % 10}', markersize=5,
                                marker=_MARKERS[(index + index // 10) % len(_MARKERS)],
@@ -83,7 +83,7 @@ def all_charts(results: Results) -> dict[str, list[Chart]]:
 def _seed_charts(results: Results) -> list[Chart]:
     """Every seed's value at the trained size, the mean and its interval: a row an encoding, the
     best mean first."""
-    values, looks = summary.values_at(results, TRAINED), _looks(results)
+    values, looks = summary.values_at(results, TRAINED), _styles_by_encoding(results)
     rows = {name: row for name, row in summary.summary_at(results, TRAINED).items() if values[name]}
     if not rows:
         return []
@@ -105,7 +105,7 @@ def _seed_charts(results: Results) -> list[Chart]:
 
 def _size_charts(results: Results) -> list[Chart]:
     """The metric over the image size, if there are several."""
-    sizes, looks = summary.size_factors(results), _looks(results)
+    sizes, looks = summary.size_factors(results), _styles_by_encoding(results)
     by_size = [summary.summary_at(results, factor) for factor in sizes]
     if len(sizes) < 2:
         return []

@@ -94,7 +94,7 @@ class RecordHook(Hook):
             self.update_record(share=(runner.iter + 1) / runner.max_iters)
 
     def before_save_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
-        self._add_costs()
+        self._add_elapsed_costs()
         checkpoint['meta'][_KEY] = dict(self.costs)
 
     def after_load_checkpoint(self, runner: Runner, checkpoint: dict) -> None:
@@ -104,11 +104,11 @@ class RecordHook(Hook):
 
     def update_record(self, **changes: object) -> None:
         """Put the costs so far into the record of the run, with other changes, and write it."""
-        self._add_costs()
+        self._add_elapsed_costs()
         self.written = time.monotonic()
         write_record(self.run, self.record, safe=False, **self.costs, **changes)
 
-    def _add_costs(self) -> None:
+    def _add_elapsed_costs(self) -> None:
         """Add what has passed since the last call, so that pauses between kills count nothing."""
         now = (time.monotonic(), time.process_time())
         self.costs['train_seconds'] += now[0] - self.clocks[0]
