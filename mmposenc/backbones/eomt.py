@@ -85,7 +85,7 @@ class EoMT(ViT):
         super()._make_output(embed_dims, num_layers, *options)
         self.query = nn.Embedding(self.num_queries, embed_dims)
         self.predictor = ClassAndMaskHead(embed_dims, self.num_classes, self._num_upscales,
-                                   len(self.query_blocks))
+                                          len(self.query_blocks))
 
     def reset_parameters(self) -> None:
         """Initialise as :class:`ViT`; queries and predictor as in torch."""

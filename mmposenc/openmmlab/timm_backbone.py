@@ -124,7 +124,7 @@ class TimmBackbone(BaseModule):
 
 
 def _is_own_listed_and_others(encodings: EncodingConfigs | RelativeConfig | str, name: str
-                        ) -> tuple[bool, Any]:
+                              ) -> tuple[bool, Any]:
     """Whether timm's own encoding is among these (as 'own' or by its name here), and the other
     encodings."""
     others = [each for each in listed(encodings) if each != 'own' and not _is_config_of(each, name)]

@@ -71,12 +71,10 @@ class ResumableLoop(BaseLoop):
         the training, which is between two iterations here."""
         try:
             yield from self.dataloader
-        except LOST_BATCH as error:
-            signum = self.runner.interrupt.signum
-            if not signum:
-                raise
-            self.runner.save_interrupted()
-            raise Interrupted(128 + signum) from error
+        except LOST_BATCH:
+            if self.runner.interrupt.signum:
+                self.runner.save_and_end(self.runner.interrupt.signum)
+            raise
 
     def run_iter(self, *args: object) -> None:
         """Iterate one batch. What is drawn, such as dropped paths, depends only on the run's seed,
@@ -96,15 +94,14 @@ class ResumableLoop(BaseLoop):
             return
         try:
             self.runner.val_loop.run()
-        except (Interrupted, *LOST_BATCH) as error:
+        except (Interrupted, *LOST_BATCH):
             signum = self.runner.interrupt.signum
             if not signum or self._validated_iter == self._iter:
                 raise
             for hook in self.runner.hooks:  # The model gets the trained weights back.
                 if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
                     hook._swap_ema_parameters()
-            self.runner.save_interrupted()
-            raise Interrupted(128 + signum) from error
+            self.runner.save_and_end(signum)
 
 
 class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):

@@ -5,6 +5,7 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from mmengine.device import get_device
@@ -142,16 +143,16 @@ class CheckpointRunner(_Runner):
     def stop_if_interrupted(self) -> None:
         """Save and end a training that got a signal. The loop calls this between two iterations."""
         if signum := self.interrupt.agreed_signal_or_0():
-            self.save_interrupted()
-            raise Interrupted(128 + signum)
+            self.save_and_end(signum)
 
-    def save_interrupted(self) -> None:
-        """Save a training whose weights and counters are those of a complete iteration, and log how
-        to continue it."""
+    def save_and_end(self, signum: int) -> NoReturn:
+        """Save a training whose weights and counters are those of a complete iteration, log how to
+        continue it, and end with the exit status of the signal."""
         self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
                              meta={'epoch': self.epoch, 'iter': self.iter})
         self.logger.warning(f'interrupted in epoch {self.epoch + 1}, after iteration {self.iter}; '
                             f'continue from {Path(self.work_dir, INTERRUPTED)} with --resume auto')
+        raise Interrupted(128 + signum)
 
 
 class Runner(CheckpointRunner):

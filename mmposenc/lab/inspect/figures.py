@@ -106,7 +106,7 @@ def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None
 
 
 def _added_vectors_by_encoding(subject: InspectedModel, image: Tensor
-                            ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
+                               ) -> Iterator[tuple[str, str, tuple[int, int], Tensor]]:
     """What token encodings add to the tokens, and tables of other libraries, (1, P + H * W, C)."""
     for each in subject.additions(image):
         yield type(each.module).__name__, each.name, each.hw_shape, each.added
@@ -277,12 +277,18 @@ def shift_error(subject: InspectedModel, image: Tensor, pixels: int) -> float | 
         vector (1, C), which should not change; None if it is neither, or no other cell is left to
         roll to.
     """
-    outputs = [[each for each in tree_leaves(subject.run(picture)) if isinstance(each, Tensor)]
-               for picture in (image, image.roll((pixels, pixels), (-2, -1)))]
-    if not outputs[0] or outputs[0][-1].dim() not in (2, 4) or min(image.shape[-2:]) <= pixels:
+    if min(image.shape[-2:]) <= pixels:
         return None
-    still, moved = (each[-1].float() for each in outputs)
+    still = _last_output(subject, image)
+    if still is None or still.dim() not in (2, 4):
+        return None
+    moved = _last_output(subject, image.roll((pixels, pixels), (-2, -1)))
     if still.dim() == 4:
         cells = pixels * still.shape[-2] // image.shape[-2]
         still = still.roll((cells, cells), (-2, -1))
     return float((moved - still).norm() / still.norm())
+
+
+def _last_output(subject: InspectedModel, image: Tensor) -> Tensor | None:
+    outputs = [each for each in tree_leaves(subject.run(image)) if isinstance(each, Tensor)]
+    return outputs[-1].float() if outputs else None

@@ -193,7 +193,7 @@ class _Outputs(ViT):
                 layer.drop_prob = 1 - (1 - layer.drop_prob) ** times
 
     def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
-                      index: int, full_hw: tuple[int, int]) -> Any:
+                             index: int, full_hw: tuple[int, int]) -> Any:
         count = self.num_prefix_tokens
         if self.out_type == 'cls_token':
             return tokens[:, 0] if self.dist_token is None else (tokens[:, 0], tokens[:, 1])
@@ -353,9 +353,9 @@ class ViTSAM(DropIn, _Outputs):
     always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
 
     def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
-                      index: int, full_hw: tuple[int, int]) -> Any:
+                             index: int, full_hw: tuple[int, int]) -> Any:
         """Pass the maps of all blocks through the neck, as mmpretrain does."""
         mean = self.out_type == 'mean'
         out = super()._padded_map_of_block(tokens, hw_shape, mask, len(self.blocks) - 1,
-                                    hw_shape if mean else full_hw)
+                                          hw_shape if mean else full_hw)
         return masked_mean(map_to_tokens(out), mask) if mean else out
