@@ -3,6 +3,7 @@ against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
     python benchmarks/relative.py implementations   # every encoding in each of them
+    python benchmarks/relative.py slower             # where 'auto' does not take the fastest
     python benchmarks/relative.py cost --rows 197 1050 > docs/tables/encoding-cost.csv
     options: --rows 1050 --only IRPE --repeats 7 --threads 1 --device cpu|cuda
              --dtype float32|bfloat16|float16
@@ -19,6 +20,9 @@ implementations: times are multiples of scaled_dot_product_attention without an 
 is the largest difference from the reference over the largest output. An implementation that cannot
 run, or that gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it
 is not, and has no backward pass.
+
+slower: the rows, of attention without an encoding too, where 'auto' twice takes over 5% more time
+than the best of the others.
 
 cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
 called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
@@ -299,6 +303,42 @@ ALIKE = ('sequence', 'per head', 'resized', 'geometric', 'stretched', 'of cells'
 Trio = list[dict[str, Run]]
 
 
+#: What 'slower' compares, where it looks (also windows of Swin-T's third stage at 800x1344), and
+#: from which ratio on a row is printed.
+COMPARED, MOST_SLOWER = ('auto', 'reference', 'chunked', 'sdpa'), 1.05
+SLOWER_SIZES = {49: Size(96, 12, 7, 7, 32, 0), **SIZES}
+
+
+def slower(args: argparse.Namespace) -> None:
+    """Where 'auto' is not the fastest."""
+    print(header(args))
+    print('| encoding | L | pass | fastest | auto / fastest |\n|---|---|---|---|---|')
+    for length, size in chosen(args, SLOWER_SIZES).items():
+        for name in ('none', *ENCODING_NAMES):
+            if args.only and not any(part in name for part in args.only):
+                continue
+            with row(name, length):
+                encoding = None if name == 'none' else make_encoding(name, size, args)
+                kinds_of_run = both({how: ours(encoding, size, how) for how in COMPARED},
+                                    make_inputs(size, args), encoding)
+                for mode, runs in zip(('inference', 'training'), kinds_of_run, strict=True):
+                    best, ratio = against_fastest(runs, args)
+                    if ratio > MOST_SLOWER:  # It may have been disturbed.
+                        again = {how: runs[how] for how in ('auto', best)}
+                        ratio = min(ratio, against_fastest(again, args)[1])
+                    if ratio > MOST_SLOWER:
+                        print(f'| {name} | {length} | {mode} | {best} | {ratio:.2f} |', flush=True)
+
+
+def against_fastest(runs: dict[str, Run], args: argparse.Namespace) -> tuple[str, float]:
+    """The fastest of the others than 'auto', which is the first, and how much longer that takes."""
+    ratios = {how: times.ratio for how, times in
+              paired_times(runs, args.repeats, args.device).items()
+              if how != 'auto' and not isinstance(times.ratio, Failed)}
+    best = min(ratios, key=lambda how: ratios[how])
+    return best, 1 / ratios[best]
+
+
 def cost_names() -> list[str]:
     """Rows of the table 'cost'."""
     names = (name for name in (*examples.RELATIVE, *examples.TOKEN) if not name.endswith(ALIKE))
@@ -360,12 +400,12 @@ def cost_cells(name: str, size: Size, args: argparse.Namespace) -> tuple[str, st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    tables = dict(targets=targets, implementations=implementations, cost=cost)
+    tables = dict(targets=targets, implementations=implementations, slower=slower, cost=cost)
     add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
-    parser.add_argument('--rows', type=int, nargs='*', choices=GRID_SIZES)
-    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for '
-                        'implementations and cost')
+    parser.add_argument('--rows', type=int, nargs='*', choices=[49, *GRID_SIZES])
+    parser.add_argument('--only', nargs='*', help='parts of the names of encodings; not '
+                        'for targets')
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
     args = parse(parser)
     tables[args.table](args)

@@ -130,9 +130,12 @@ def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
 
 
 def use_sdpa(bias: Tensor | None, problem: Problem) -> bool:
-    """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
-    return bias is None or not bias.requires_grad or (
-        not on_cpu(problem) and sdpa_supports(problem))
+    """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient, and for any
+    gradient in bfloat16."""
+    if on_cpu(problem):
+        trains_half = problem.q.dtype == torch.bfloat16 and is_trained(problem)
+        return not (trains_half or (bias is not None and bias.requires_grad))
+    return bias is None or not bias.requires_grad or sdpa_supports(problem)
 
 
 def sdpa_supports(problem: Problem) -> bool:

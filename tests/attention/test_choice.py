@@ -31,11 +31,13 @@ def test_choice(monkeypatch):
             q, q, q, 0.5, list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
+    assert choose(None, (20, 20), dtype=torch.bfloat16) == 'sdpa'
     monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
     assert choose(None) == 'sdpa' and choose(None, dropout_p=0.1) == 'chunked'
     assert choose(None, dtype=torch.bfloat16) == 'chunked'
-    for trains, engine in ((True, 'chunked'), (False, 'sdpa')):
-        assert choose(None, (7, 7), dtype=torch.bfloat16, trains=trains) == engine
+    for grid, trains, engine in (((3, 4), False, 'chunked'), ((3, 4), True, 'sdpa'),
+                                 ((8, 9), True, 'chunked'), ((11, 11), False, 'chunked')):
+        assert choose(None, grid, dtype=torch.bfloat16, trains=trains) == engine
     for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
         monkeypatch.setattr(choice, 'onednn_halves_time', lambda faster=faster: faster)
         assert choose(None, (23, 23)) == engine
@@ -45,9 +47,11 @@ def test_choice(monkeypatch):
     with torch.no_grad():
         assert choose('RelativePositionBias', (12, 12)) == 'sdpa'
         assert choose('RelativePositionBias', (12, 12), dtype=torch.bfloat16) == 'chunked'
-        assert choose('RelativePositionBias') == 'chunked'
+        assert choose('RelativePositionBias', (25, 25)) == 'chunked'
+        for faster, engine in ((True, 'chunked'), (False, 'sdpa')):
+            monkeypatch.setattr(choice, 'onednn_halves_time', lambda faster=faster: faster)
+            assert choose('RelativePositionBias') == engine
     assert choose('RelativePositionBias', (12, 12)) == 'chunked'
-    assert (12 * 12) ** 2 < thresholds.MASK_BELOW <= (20 * 20) ** 2
 
 
 def test_choice_on_an_accelerator():

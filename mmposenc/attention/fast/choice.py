@@ -50,19 +50,17 @@ def fastest_implementation(problem: Problem) -> str:
     own kernels, unless all pairs would be large.
     """
     on_gpu = not on_cpu(problem)
-    if on_gpu and not problem.terms:
-        return 'sdpa'
+    only_in_chunks = problem.dropout_p > 0.0 or problem.regions is not None
+    if not problem.terms and (on_gpu or not only_in_chunks):
+        return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if (logits_bytes(problem) <= definition_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)):
         return 'reference'
-    if on_gpu or problem.dropout_p > 0.0 or problem.regions is not None:
+    if (on_gpu or only_in_chunks or is_trained(problem) or problem.q.dtype == torch.bfloat16
+            or not all(fits_attn_mask(term) for term in problem.terms)):
         return 'chunked'
-    if not problem.terms:
-        return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if is_trained(problem) or not all(fits_attn_mask(term) for term in problem.terms):
-        return 'chunked'
-    fused = pairs_of(problem) < thresholds.MASK_BELOW and problem.q.dtype != torch.bfloat16
-    return 'sdpa' if fused else 'chunked'
+    most = thresholds.MASK_BELOW_ONEDNN if onednn_halves_time() else thresholds.MASK_BELOW
+    return 'sdpa' if pairs_of(problem) < most else 'chunked'
 
 
 def definition_bytes(device: torch.device) -> float:
@@ -76,11 +74,13 @@ def definition_bytes(device: torch.device) -> float:
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
-    if problem.q.dtype == torch.bfloat16 and is_trained(problem):
-        return True
-    if problem.k.shape[2] < thresholds.PLAIN_CHUNKS_KEYS:
+    if not on_cpu(problem):
         return False
+    pairs, many_keys = pairs_of(problem), problem.k.shape[2] >= thresholds.PLAIN_CHUNKS_KEYS
     if problem.q.dtype == torch.bfloat16:
-        return pairs_of(problem) >= thresholds.PLAIN_HALF_FROM
-    return (problem.q.dtype == torch.float32 and pairs_of(problem) >= thresholds.PLAIN_CHUNKS_FROM
-            and onednn_halves_time())
+        if is_trained(problem):
+            return logits_bytes(problem) > thresholds.PLAIN_TRAINED_BYTES
+        return logits_bytes(problem) > thresholds.DEFINITION_BYTES and (
+            many_keys or pairs < thresholds.WINDOW_PAIRS)
+    return (many_keys and problem.q.dtype == torch.float32
+            and pairs >= thresholds.PLAIN_CHUNKS_FROM and onednn_halves_time())

@@ -8,7 +8,7 @@ from mmposenc.functional.grids import Grid, are_strides_whole
 from ..terms import DenseBias, OffsetBias
 from . import thresholds
 from .layout import Layout
-from .products import add_summed_by_head
+from .products import add_sum, add_summed_by_head
 from .writers import ChunkWork, LogitWriter, Writer, copy_or_add, writer
 
 
@@ -83,8 +83,8 @@ class OffsetBiasWriter(LogitWriter):
     def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add the gradient of each row of queries to its slice of the runs."""
         for total, part in self._run_and_logit_slices(work, self.grads[0], grad):
-            part = part[0] if part.shape[0] == 1 else part.sum(0)
-            total += part.sum(0, keepdim=True) if total.shape[0] < part.shape[0] else part
+            shared = total.shape[0] < part.shape[1]
+            add_sum(total, part.sum(1, keepdim=True) if shared else part)
         if len(self.inputs) > 1:
             for kind, part in enumerate(self._logits_with_prefix(work, grad)):
                 add_summed_by_head(self.grads[1][:, kind], work.chunk, part.sum((2, 3)).flatten())

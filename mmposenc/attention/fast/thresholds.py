@@ -10,7 +10,7 @@ from __future__ import annotations
 #: Larger ones leave the cache, smaller ones cost more calls (rows 197 and 1050).
 CHUNK_BYTES = 1024 * 1024
 ROWS_BYTES = 1536 * 1024
-#: Pairs below which chunks of a training are half as large: there tokens are most of the memory
+#: Pairs below which tokens are most of the memory, so chunks of a training are half as large
 #: (windows of 7 x 7 and 8 x 8).
 WINDOW_PAIRS = 128 * 128
 #: The buffer of a chunk on an accelerator, where a call costs more than its arithmetic (not
@@ -26,11 +26,15 @@ OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 KEPT_BYTES = 16 * 1024 * 1024
 
 #: Pairs, and keys, from which plain attention in chunks is faster than SDPA on a CPU where oneDNN
-#: takes half of the time of MKL, whose products SDPA's are.
+#: takes half of the time of MKL, whose products SDPA's are. In bfloat16 chunks of so many keys, and
+#: of windows, are faster without a backward pass.
 PLAIN_CHUNKS_FROM, PLAIN_CHUNKS_KEYS = 512 * 512, 128
-#: Pairs from which plain attention in chunks is faster in bfloat16 without a backward pass. With
-#: one, SDPA takes up to six times as long as chunks, of 49 keys too, on all CPUs that we tried.
-PLAIN_HALF_FROM = 128 * 128
+#: Bytes of all logits up to which SDPA trains as fast in bfloat16 as chunks. Of more, also of 49
+#: keys, it takes two to six times as long, on all CPUs that we tried.
+PLAIN_TRAINED_BYTES = 16 * 1024
+
+#: The number of images up to which gradients are added one by one.
+FEW_TO_SUM = 8
 
 #: Bytes of all logits up to which the definition is no slower than chunks on a CPU.
 DEFINITION_BYTES = 1024 * 1024
@@ -49,10 +53,11 @@ RUNS_WITH_VALUES_FROM = 400 * 400
 #: of buckets ('iRPE cross k', rows 197 and 577).
 HALVES_FROM = 400 * 400
 #: Pairs from which a bias by offset is written a row of keys at a time.
-SHIFTS_FROM = 300 * 300
-#: Pairs below which inference adds a bias of all pairs as the mask of fused attention; never in
-#: bfloat16, for which it is not faster even of windows of 7 x 7.
-MASK_BELOW = 300 * 300
+SHIFTS_FROM = 400 * 400
+#: Pairs below which inference in float32 adds a bias of all pairs as the mask of fused attention
+#: (0.9 of the time of chunks in row 577, more in row 1050), and where oneDNN takes half of MKL's
+#: time. In bfloat16 it is not faster even of windows of 7 x 7.
+MASK_BELOW, MASK_BELOW_ONEDNN = 600 * 600, 300 * 300
 
 #: Bytes of indices and plans that one call keeps for its next heads.
 INDEX_BYTES = 64 * 1024 * 1024

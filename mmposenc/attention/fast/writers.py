@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..terms import DenseBias, Term
 from .layout import Chunk, Layout
+from .products import add_sum
 
 _Writer = TypeVar('_Writer', bound='Writer')
 
@@ -131,5 +132,8 @@ class DenseWriter(LogitWriter):
 
     def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the bias, summed where images or heads share it."""
-        total = work.chunk.part_of(self.grads[0])
-        total += work.chunk.by_image(grad).sum_to_size(total.shape)
+        total, images = work.chunk.part_of(self.grads[0]), work.chunk.by_image(grad)
+        if total.shape[0] == 1:
+            add_sum(total[0], images.sum_to_size(images.shape[0], *total.shape[1:]))
+        else:
+            total += images.sum_to_size(total.shape)
