@@ -50,8 +50,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
     from .. import engine
-    return engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
-                       compiled=args.compile, allow_mismatch=args.allow_mismatch)
+    from ..engine.config.data import print_in_first_process
+    metrics = engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
+                          compiled=args.compile, allow_mismatch=args.allow_mismatch)
+    for name, path in (('predictions', args.out), ('pictures', show_dir)):
+        if path is not None:
+            print_in_first_process(f'{name}: {path}')
+    return metrics
 
 
 def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:

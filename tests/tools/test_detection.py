@@ -99,7 +99,7 @@ test_dataloader = dict(dataset=dict(pipeline=[
     test(sized, weights, '--work-dir', tmp_path / 'one', '--show-dir', show)
     assert len([*show.rglob('*.png')]) == 4
     once = json.loads(next((tmp_path / 'one').glob('*/*.json')).read_text())
-    capsys.readouterr()
+    assert capsys.readouterr().out.endswith(f'\npictures: {show}\n')
     test(sized, weights, '--work-dir', tmp_path / 'work', '--sizes', 32, 64,
          '--show-dir', show / 'sized')
     said = capsys.readouterr().out

@@ -9,7 +9,7 @@ from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
 from mmposenc.user_classes import is_file_class
 
-from .nodes import keys_and_values
+from .nodes import keys_and_values, value_at
 
 #: Arguments that hold encodings, which a config need not have. Where there is none, an option
 #: creates it, and the class that gets it refuses it if it takes none.
@@ -37,6 +37,34 @@ def check_arguments(cfg: Config) -> None:
         ValueError: names the key of the config, the class, and what to write.
     """
     _check_node('model', cfg.get('model'), 'model', None, cfg.get('default_scope'))
+    _check_weights_of_other_backbone(cfg)
+    _check_sliding_windows(cfg)
+
+
+def _check_weights_of_other_backbone(cfg: Config) -> None:
+    """Check ``model.pretrained``, which mmseg's base configs of a ResNet set and mmseg hands to the
+    backbone as an argument."""
+    weights, backbone = value_at(cfg, 'model.pretrained'), value_at(cfg, 'model.backbone')
+    if weights is None or cfg.get('default_scope') != 'mmseg' or not isinstance(backbone, dict):
+        return
+    cls = model_class(backbone.get('type'), 'mmseg')
+    if cls is not None and 'pretrained' not in (accepted_arguments(cls) or {'pretrained'}):
+        raise ValueError(f'model.pretrained={weights!r} must be None: these are weights of another '
+                         f'backbone; name those of {cls.__name__} in model.backbone.init_cfg='
+                         "dict(type='Pretrained', checkpoint=...)")
+
+
+def _check_sliding_windows(cfg: Config) -> None:
+    """Check the numbers of mmseg's sliding windows, which it reads at the first test image."""
+    test_cfg = value_at(cfg, 'model.test_cfg')
+    if value_at(test_cfg, 'mode') != 'slide':
+        return
+    sizes = {name: test_cfg.get(name) for name in ('crop_size', 'stride')}
+    pairs = all(isinstance(size, (list, tuple)) and len(size) == 2 for size in sizes.values())
+    if not pairs or not all(0 < step <= side for side, step in zip(*sizes.values(), strict=True)):
+        raise ValueError(f'model.test_cfg: mode=slide with crop_size={sizes["crop_size"]} and '
+                         f'stride={sizes["stride"]}; both must be (height, width) in pixels, and '
+                         'the stride at most the crop_size')
 
 
 def _check_node(key: str, node: object, owner_key: str, owner: type | None,

@@ -7,11 +7,14 @@ from difflib import get_close_matches
 
 from mmengine.config import Config, ConfigDict
 
+from mmposenc.backbones.modules import is_pretrained
+
 from .config import LIVE_KEYS
 from .nodes import (
     class_folders,
     data_sets_with_keys,
     heads_with_classes,
+    keys_and_values,
     metainfo_entry,
     num_classes_of,
     type_without_library,
@@ -28,7 +31,8 @@ _QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDET
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Check that the annotation files and image folders of the data sets exist.
+    """Check that the annotation files and image folders of the data sets exist, and for a training
+    the files of pretrained weights.
 
     Args:
         cfg: the whole config.
@@ -42,6 +46,8 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
                for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
     for key, node in (*data_sets_with_keys(cfg, *phases), *metrics):
         missing += _missing_keys_and_paths(key, node)
+    if 'train' in phases:
+        missing += _missing_weights('model', cfg.get('model'))
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
         raise FileNotFoundError('the config names files that do not exist (relative paths are '
@@ -66,6 +72,18 @@ def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]
+
+
+def _missing_weights(key: str, node: object) -> list[tuple[str, str]]:
+    """The files of pretrained weights in a model that do not exist, with their keys."""
+    missing = []
+    for name, value in keys_and_values(node):
+        is_file = name == 'pretrained' or (name == 'checkpoint' and is_pretrained(node))
+        if (is_file and isinstance(value, str) and '://' not in value
+                and not osp.isfile(osp.expanduser(value))):
+            missing.append((f'{key}.{name}', value))
+        missing += _missing_weights(f'{key}.{name}', value)
+    return missing
 
 
 def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from mmposenc.terminal.messages import suggestion_text
 from .arguments import ENCODINGS
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import point_to_folder
-from .nodes import type_without_library, value_at
+from .nodes import type_without_library, value_at, values_with_keys
 
 #: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -45,12 +45,28 @@ def check_silent_arguments(cfg: Config) -> None:
     if constructor in _PARAMWISE_OF:
         _refuse_unknown_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
                              _PARAMWISE_OF[constructor], constructor)
+    for key, scheduler in values_with_keys('param_scheduler', cfg.get('param_scheduler') or []):
+        if isinstance(scheduler, dict):  # With several optimizers it may be a dict of lists.
+            _refuse_schedule_without_length(key, scheduler, cfg.get('train_cfg') or {})
     hook = value_at(cfg, 'default_hooks.checkpoint')
     if isinstance(hook, dict) and type_without_library(hook) == 'CheckpointHook':
         # The hook hands its other arguments to the runner's method.
         known = {*parameters_of(CheckpointHook), *parameters_of(Runner.save_checkpoint)}
         _refuse_unknown_keys('default_hooks.checkpoint', hook,
                              known | {'type', '_scope_', 'priority'}, 'CheckpointHook')
+
+
+def _refuse_schedule_without_length(key: str, scheduler: ReadOnlyConfig,
+                                    train_cfg: ReadOnlyConfig) -> None:
+    """Refuse a scheduler that ends before it begins, as the one after a warm-up does if the
+    training is made shorter than the warm-up."""
+    length = f'max_{"epochs" if scheduler.get("by_epoch", True) else "iters"}'
+    begin, end = scheduler.get('begin', 0), scheduler.get('end', train_cfg.get(length))
+    if end is not None and begin >= end:
+        raise ValueError(f'{key}.begin={begin} must be before its end, '
+                         + (f'{key}.end' if 'end' in scheduler else f'train_cfg.{length}')
+                         + f'={end}: begin earlier, and end the scheduler before it (the warm-up) '
+                         'there, or train for longer')
 
 
 def _refuse_unknown_keys(key: str, node: ReadOnlyConfig | None, accepted: set[str],

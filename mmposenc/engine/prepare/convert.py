@@ -21,6 +21,8 @@ SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
 #: For each part, its folder in ADE20K's layout.
 ADE_PARTS = {'train': 'training', 'val': 'validation', 'test': 'test'}
 
+_UNLABELLED = f'unlabelled ({VOID})'
+
 
 def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None = None,
                    val: float = 0.2, skip_bad: bool = False, log: Log = print) -> Counts:
@@ -71,7 +73,9 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
             for part, pictures in parts.items()}, log)
     for part, numbers in counts.items():
         if lacking := [name for name in labelled.classes if not numbers[name]]:
-            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}'))
+            void = (f'; {VOID} is unlabelled: if these pixels are of a class, write its number '
+                    'in their place') if numbers.get(_UNLABELLED) else ''
+            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}{void}'))
     return counts
 
 
@@ -162,7 +166,7 @@ def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], cla
             _unused_path(folder / 'annotations' / ADE_PARTS[part] / name, each.path))
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')
-    unlabelled = {f'unlabelled ({VOID})': pixels[VOID]} if pixels[VOID] else {}
+    unlabelled = {_UNLABELLED: pixels[VOID]} if pixels[VOID] else {}
     return {'pictures': len(pictures), **{name: pixels[i] for i, name in enumerate(classes)},
             **unlabelled}
 

@@ -17,6 +17,7 @@ from PIL import Image
 
 from mmposenc.openmmlab.datasets.image_files import Size, size_of_file
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
+from mmposenc.terminal.messages import counted
 
 from .folders import PrepareError
 
@@ -108,7 +109,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
         else:
             labelled.pictures.append(picture)
     if bare:
-        labelled.notes.append(f'{bare} pictures without labels are left out')
+        labelled.notes.append(f'without labels, left out: {counted(bare, "picture")}')
     if not named:
         labelled.classes = sorted({each.name for picture in labelled.pictures
                                 for each in picture.things})

@@ -222,13 +222,11 @@ def check_builds(cfg: Config) -> None:
         ValueError: it can't, with the reason.
     """
     error = _first_error(cfg.default_scope, cfg, True, {}, 'meta')
-    if error is not None:  # Models that need numbers cannot be built on the meta device.
+    # Models that need numbers cannot be built on the meta device.
+    if error is not None and not isinstance(error[0], ValueError):
         error = _first_error(cfg.default_scope, cfg, True, {}, 'cpu')
     if error is not None:
-        # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
-        hint = '' if cfg.model.get('pretrained') is None else (
-            ' (model.pretrained=None leaves out the weights of another backbone)')
-        raise ValueError(f"the model of the config can't be built: {error_text(error[0])}{hint}"
+        raise ValueError(f"the model of the config can't be built: {error_text(error[0])}"
                          ) from error[0]
 
 

@@ -7,7 +7,7 @@ from mmengine.config import Config
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
-from mmposenc.engine.config.arguments import model_class
+from mmposenc.engine.config.arguments import check_arguments, model_class
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.config.options import check_silent_arguments
 from mmposenc.engine.training.launch import set_train_options
@@ -50,6 +50,11 @@ def test_missing_files_are_all_named_with_their_keys(root) -> None:
     cfg.train_dataloader.dataset = dict(type='ConcatDataset', datasets=[
         dict(type='RepeatDataset', times=2, dataset=cfg.train_dataloader.dataset)])
     with pytest.raises(FileNotFoundError, match=r'datasets\.0\.dataset\.ann_file'):
+        checks.check_files(cfg, ('train',))
+    weights = dict(type='Pretrained', checkpoint='no.pth')
+    cfg.model = dict(pretrained='open-mmlab://a', backbone=dict(init_cfg=[weights]))
+    checks.check_files(cfg, ('val',))
+    with pytest.raises(FileNotFoundError, match=r'model\.backbone\.init_cfg\.0\.checkpoint: no'):
         checks.check_files(cfg, ('train',))
 
 
@@ -165,7 +170,11 @@ DECAY = dict(optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_dec
     # What mmengine says when it saves, and what it passes over.
     (RETINANET, {'default_hooks.checkpoint.save_bst': 'auto'},
      r"default_hooks\.checkpoint\.save_bst.*mean 'save_best'"),
-    (RETINANET, {'optim_wrapper': dict(DECAY, _delete_=True)}, "did you mean 'layer_decay_rate'")])
+    (RETINANET, {'optim_wrapper': dict(DECAY, _delete_=True)}, "did you mean 'layer_decay_rate'"),
+    ('mmpretrain::deit/deit-tiny_4xb256_in1k.py', {'train_cfg.max_epochs': 20},
+     r'^param_scheduler\.1\.begin=20 must be before its end, train_cfg\.max_epochs=20: '),
+    ('mmseg::segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py',
+     {'param_scheduler.1.end': 1000}, r'begin=1500 must .*, param_scheduler\.1\.end=1000: ')])
 def test_mistakes_in_sections(name, changes, message) -> None:
     cfg = load_config(name)
     cfg.merge_from_dict(changes)
@@ -202,6 +211,20 @@ def test_commands_check_arguments_of_this_project(tmp_path) -> None:
     for command in (build_model, set_train_options):
         with pytest.raises(ValueError, match=r'^model\.backbone\.pos_encoding: mmdet\.ResNet'):
             command(cfg)
+
+
+@pytest.mark.parametrize('changes, message', [
+    ({'pretrained': 'mm://resnet'}, r"^model\.pretrained='mm://resnet' must be None"),
+    ({'pretrained': 'deit.pth', 'backbone.type': 'mmposenc.VisionTransformer'}, None),
+    ({'test_cfg': dict(mode='slide', crop_size=(64, 64), stride=(64, 43))}, None),
+    ({'test_cfg': dict(mode='slide', crop_size=(64, 64))}, r', 64\) and stride=None;'),
+    ({'test_cfg': dict(mode='slide', crop_size=64, stride=43)}, 'crop_size=64 and stride=43;'),
+    ({'test_cfg': dict(mode='slide', crop_size=(64, 64), stride=(43, 65))}, r'stride=\(43, 65\);')])
+def test_arguments_that_mmseg_reads_late(changes, message) -> None:
+    cfg = Config(dict(default_scope='mmseg', model=dict(backbone=dict(type='mmposenc.PVT'))))
+    cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
+    with refused(message):
+        check_arguments(cfg)
 
 
 def test_a_plain_name_is_the_librarys(tmp_path) -> None:

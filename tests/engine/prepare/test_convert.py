@@ -141,7 +141,7 @@ def test_difficult_objects_are_passed_over_in_evaluation(tmp_path):
     source = folder(tmp_path, 'voc', {'a': text, 'b': VOC, 'without': None})
     found = read_labels('voc', source)
     assert [each.things[0].crowd for each in found.pictures] == [True, False]
-    assert found.notes == ['1 pictures without labels are left out']
+    assert found.notes == ['without labels, left out: 1 picture']
     for name in 'ab':
         write(source / f'labels/{name}.xml', '<annotation></annotation>')
     with pytest.raises(PrepareError, match='hold no object'):
@@ -163,6 +163,10 @@ def test_masks_keep_their_labels(tmp_path):
     assert total == 2 * 640 + 48 * 64 and [part['pictures'] for part in counts.values()] == [2, 1]
     assert (tmp_path / 'out' / 'classes.txt').read_text() == 'square\ndisc\n'
     assert lines[0] == 'classes: square, disc' and '128 unlabelled (255)' in lines[2]
+    for name in ('a', 'b', 'c'):  # as tools write foreground
+        write(source / 'labels' / f'{name}.png', png(Image.fromarray(MAP // 255 * 255)))
+    convert_labels('masks', source, tmp_path / 'foreground', val=0.4, log=lines.append)
+    assert lines[-2].startswith('warning: train has nothing of disc; 255 is unlabelled: if ')
 
 
 def pictures(*keys):
