@@ -31,8 +31,7 @@ _QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDET
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Check that the annotation files and image folders of the data sets exist, and for a training
-    the files of pretrained weights.
+    """Check that the annotation files and image folders of the data sets exist.
 
     Args:
         cfg: the whole config.
@@ -46,8 +45,23 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
                for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
     for key, node in (*data_sets_with_keys(cfg, *phases), *metrics):
         missing += _missing_keys_and_paths(key, node)
-    if 'train' in phases:
-        missing += _missing_weights('model', cfg.get('model'))
+    _refuse_missing(missing)
+
+
+def check_weights(cfg: Config) -> None:
+    """Check that the files of pretrained weights, which a training reads, exist.
+
+    Args:
+        cfg: the whole config.
+
+    Raises:
+        FileNotFoundError: as :func:`check_files`.
+    """
+    _refuse_missing(_missing_weights('model', cfg.get('model')))
+
+
+def _refuse_missing(missing: list[tuple[str, str]]) -> None:
+    """Raise an error if there are keys whose paths do not exist."""
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
         raise FileNotFoundError('the config names files that do not exist (relative paths are '

@@ -16,6 +16,12 @@ VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
 #: For each default_scope, the library's task.
 TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
 
+#: For each scope, a model that merges views, to show in a message.
+_TTA_MODELS = {
+    'mmdet': "dict(type='mmdet.DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), "
+             'max_per_img=100))',
+    'mmseg': "dict(type='SegTTAModel')", 'mmpretrain': "dict(type='AverageClsScoreTTA')"}
+
 
 def scope_of(cfg: Config) -> str:
     """The library a config is for: 'mmdet', 'mmseg' or 'mmpretrain'.
@@ -90,12 +96,12 @@ def set_tta(cfg: Config) -> None:
     Raises:
         ValueError: the config does not say which views, or how to merge them.
     """
-    if scope_of(cfg) == 'mmseg':
+    scope = scope_of(cfg)
+    if scope == 'mmseg':
         cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
     if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
         raise ValueError('--tta: the config needs a tta_pipeline and a tta_model, such as '
-                         "tta_model=dict(type='mmdet.DetTTAModel', tta_cfg=dict("
-                         "nms=dict(type='nms', iou_threshold=0.5), max_per_img=100))")
+                         f'tta_model={_TTA_MODELS[scope]}')
     dataset = next(data_sets_with_pipeline(cfg, 'test'))
     cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
     if type_without_library(cfg.tta_model) == 'SegTTAModel':

@@ -15,6 +15,7 @@ from ..config.checks import (
     check_num_classes,
     check_same_class_folders,
     check_sections,
+    check_weights,
     check_writable_folder,
 )
 from ..config.nodes import find_or_add_custom_hook
@@ -91,6 +92,7 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
+        check_weights(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
     check_enough_queries(cfg)

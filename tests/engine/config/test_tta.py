@@ -89,7 +89,9 @@ def test_a_segmentor_of_one_channel(threshold) -> None:
     assert merged.img_path == 'a.png' and merged.gt_sem_seg.data.tolist() == [[[0, 1, 1]]]
 
 
-def test_a_config_without_views_is_refused() -> None:
-    cfg = Config(dict(default_scope='mmdet', model=dict(type='RetinaNet')))
-    with pytest.raises(ValueError, match='--tta: the config needs a tta_pipeline and a tta_model'):
+@pytest.mark.parametrize('scope, model', [
+    ('mmdet', r'mmdet\.DetTTAModel'), ('mmpretrain', 'AverageClsScoreTTA')])
+def test_a_config_without_views_is_refused(scope, model) -> None:
+    cfg = Config(dict(default_scope=scope, model=dict(type='RetinaNet')))
+    with pytest.raises(ValueError, match=f"--tta: .* a tta_pipeline and .*type='{model}'"):
         set_tta(cfg)
