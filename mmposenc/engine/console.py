@@ -27,7 +27,9 @@ _SUMMARIES = 'after_test_epoch', 'after_run'
 #: Warnings and errors of libraries that users cannot act on, or that this project words better.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn|'
-                           '`metrics` is an empty dict')
+                           '`metrics` is an empty dict|results of the whole dataset is empty|'
+                           'torch.meshgrid: in an upcoming|To copy construct from a tensor|'
+                           "'pin_memory' argument is set as true but no accelerator")
 #: A training has at least this number of lines, if it has as many steps.
 _LINES = 5
 
@@ -138,7 +140,9 @@ class ConsoleHook(Hook):
                                'pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
-        self._log_end(runner, {})
+        drawn = [getattr(hook, 'out_dir', None) for hook in runner.hooks
+                 if type(hook).__name__ == 'VisualizationHook']
+        self._log_end(runner, {'pictures': next(iter(drawn), None)})
 
     def _log_end(self, runner: Runner, files: dict[str, object]) -> None:
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()

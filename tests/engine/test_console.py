@@ -46,13 +46,14 @@ def test_training_and_testing_take_few_lines(tmp_path, monkeypatch, capfd) -> No
     assert log.count('is skipped since its requires_grad') > 20
 
     checkpoint = re.search(r'weights: (\S+\.pth)', last)[1]
-    main(['test', config, checkpoint, '--work-dir', 'test', '--cfg-options',
+    main(['test', config, checkpoint, '--work-dir', 'test', '--show-dir', 'drawn', '--cfg-options',
           'model.test_cfg.score_thr=0', *named('tested')])
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
     assert any(' PEG after block 0 of stages 0 to 3: ' in line for line in lines[:4]), lines
     assert f'weights of {checkpoint}; ' in ' '.join(lines[:4])
-    assert 'result: ' in lines[-2] and 'log: ' in lines[-1]
+    assert 'result: ' in lines[-3] and 'log: ' in lines[-1]
+    assert lines[-2].endswith(f'pictures: {tmp_path / "drawn"}')
 
 
 def test_who_is_heard(tmp_path, capsys) -> None:

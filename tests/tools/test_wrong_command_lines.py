@@ -37,10 +37,11 @@ def cases(kind: str) -> list:
 
 
 @pytest.fixture(scope='module')
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory, detector) -> Path:
     """A config with its data, weights that fit and some that do not, and broken files."""
     root = tmp_path_factory.mktemp('wrong')
     saved(classifier_config(root), root / 'w.pth')
+    saved(detector['config'], root / 'swapped.pth', ['disc', 'square'])
     torch.save({'weight': torch.zeros(2)}, root / 'other.pth')
     Image.new('RGB', (48, 40)).save(root / 'a.jpg')
     for name in ('folder', 'folder.pkl'):

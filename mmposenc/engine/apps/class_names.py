@@ -4,6 +4,7 @@ from __future__ import annotations
 from mmengine.config import Config
 
 from ...config_types import ReadOnlyConfig
+from ..config.checks import check_trained_classes
 from ..config.data import random_colours
 from ..config.nodes import data_sets_with_keys, heads_with_classes, metainfo_entry, num_classes_of
 from ..config.testing import scope_of
@@ -22,7 +23,8 @@ def names_and_colours(cfg: Config, meta: ReadOnlyConfig) -> tuple[list[str], lis
         a colour, all have random ones, which are always the same.
 
     Raises:
-        ValueError: the config has no test data.
+        ValueError: the config has no test data, or its classes in another order than the
+            checkpoint's training.
     """
     if not (cfg.get('test_dataloader') or {}).get('dataset'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
@@ -30,6 +32,7 @@ def names_and_colours(cfg: Config, meta: ReadOnlyConfig) -> tuple[list[str], lis
     metainfo = {key: [value for _, node in data_sets_with_keys(cfg, 'test')
                       if (value := metainfo_entry(node, scope_of(cfg), key))]
                 for key in ('classes', 'palette')}
+    check_trained_classes(meta, [*metainfo['classes'], ()][0], 'the checkpoint')
     of_checkpoint = (meta.get('dataset_meta') or {}).get('classes') or ()
     names = [str(name) for name in [*metainfo['classes'], of_checkpoint][0]]
     number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_with_classes(cfg))])

@@ -1,11 +1,16 @@
 """Finds mistakes in a config before anything is built."""
 from __future__ import annotations
 
+import logging
 import os
 import os.path as osp
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from mmengine.config import Config, ConfigDict
+from mmengine.logging import print_log
+
+from mmposenc.config_types import ReadOnlyConfig
 
 from mmposenc.backbones.modules import is_pretrained
 
@@ -169,6 +174,32 @@ def check_enough_queries(cfg: Config) -> None:
         raise ValueError(f'model.test_cfg.max_per_img={most} is more than the {queries * classes} '
                          f'predictions of {queries} queries (num_queries)'
                          + f' and {classes} classes' * (classes > 1))
+
+
+def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: str) -> None:
+    """Check that the labels of a checkpoint mean the classes of the data that it is used with.
+
+    Args:
+        meta: what the checkpoint says of itself; without the classes of its training nothing is
+            checked. A warning says so where they have other names.
+        classes: those of the data, in the order of the labels.
+        name: of the checkpoint.
+
+    Raises:
+        ValueError: they are those of the training in another order.
+    """
+    trained = list((meta.get('dataset_meta') or {}).get('classes') or ())
+    differ = [(label, before, now) for label, (before, now)
+              in enumerate(zip(trained, classes, strict=False)) if before != now]
+    if differ and sorted(trained) == sorted(classes):
+        raise ValueError(f'{name} was trained with the classes {trained}, and the data has them in '
+                         f'another order, {[*classes]}: each label would mean another class. '
+                         'Prepare the data in the order of the training (--classes), or use the '
+                         'config that it was trained with')
+    if differ:
+        label, before, now = differ[0]
+        print_log(f'{name} was trained with other classes: label {label} was {before!r}, and is '
+                  f'{now!r} in the data', 'current', logging.WARNING)
 
 
 def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:

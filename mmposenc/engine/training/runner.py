@@ -26,6 +26,7 @@ from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.config_types import ConfigType
 
+from ..config.checks import check_trained_classes
 from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
@@ -76,10 +77,17 @@ class CheckpointRunner(_Runner):
             checkpoint['meta'].pop('config', None)
         self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
         model = unwrapped_model(self.model)
+        same_model = self._resume or self._train_loop is None
+        if same_model:
+            loop = self._test_loop if self._train_loop is None else self._train_loop
+            data = getattr(getattr(loop, 'dataloader', None), 'dataset', None)
+            check_trained_classes(checkpoint.get('meta') or {},
+                                  getattr(data, 'metainfo', {}).get('classes') or (),
+                                  f'the checkpoint {filename}')
         load_pretrained(
             model.module if isinstance(model, BaseTTAModel) else model, checkpoint,
             name=f'the checkpoint {filename}', strict=self.cfg.get('load_strict', True),
-            same_model=self._resume or self._train_loop is None,
+            same_model=same_model,
             remedy='; use the config it was trained with'
                    f'{hint_to_config_beside(filename)}, or pass '
                    '--allow-mismatch (load_strict=False in the config) to load only what fits')

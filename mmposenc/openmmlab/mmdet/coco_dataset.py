@@ -203,6 +203,18 @@ class CocoDataset(NamedErrors, _CocoDataset):
             self._refuse_broken_images(data_list)
         return data_list
 
+    def filter_data(self) -> list[dict]:
+        """Leave images out as mmdet does, and say how many; none left is an error."""
+        kept: list[dict] = super().filter_data()
+        if left_out := len(self.data_list) - len(kept):
+            message = (f'{self.ann_file}: {left_out} of {len(self.data_list)} images are left out '
+                       f'of training, by filter_cfg={dict(self.filter_cfg)}: they are smaller, or '
+                       'have no object')
+            if not kept:
+                raise ValueError(f'{message}; set filter_cfg of the training data to None')
+            _warn(message)
+        return kept
+
     def parse_data_info(self, raw_data_info: dict) -> dict:
         if self._names is None:
             self._names = {cat['id']: cat['name']

@@ -69,6 +69,16 @@ class CocoMetric(_CocoMetric):
                 self._coco_api = COCO(path)
         super().process(data_batch, data_samples)
 
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        """Compute the metrics as mmdet does; without any prediction there are none."""
+        metrics: dict[str, float] = super().compute_metrics(results)
+        if not metrics and not any(len(prediction['labels']) for _, prediction in results):
+            print_log(f'no AP: nothing was found in the {len(results)} images. After a short '
+                      'training all scores are often below model.test_cfg.score_thr; train '
+                      'longer, or look at them by mmposenc predict --score-thr 0', 'current',
+                      logging.WARNING)
+        return metrics
+
 
 def _is_coco(dataset: BaseDataset) -> bool:
     """Whether a data set reads COCO's format by mmdet's rules; LVIS, for example, has rules of its

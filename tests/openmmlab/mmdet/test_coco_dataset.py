@@ -38,6 +38,18 @@ def test_boxes_without_area_are_dropped_and_counted(root, warnings) -> None:
                           'of area 0, or with a box of less than a pixel in the image']
 
 
+def test_images_that_the_filter_leaves_out_are_counted(root, warnings) -> None:
+    rewrite_annotations(root, lambda data: [
+        each.update(width=999) for each in data['images'][:2]])
+    rewrite_annotations(root, lambda data: [
+        each.update(height=999) for each in data['images'][1:]])
+    assert len(build(root, check_images=False, filter_cfg=dict(min_size=99))) == 1
+    assert warnings() == [f'{root}/annotations.json: 3 of 4 images are left out of training, by '
+                          "filter_cfg={'min_size': 99}: they are smaller, or have no object"]
+    with pytest.raises(ValueError, match='4 of 4 images are left out .*; set filter_cfg'):
+        build(root, check_images=False, filter_cfg=dict(min_size=9999))
+
+
 def test_category_that_is_not_a_class(root, warnings) -> None:
     with pytest.raises(ValueError, match=r"annotation 2 .*'disc' is not in .*: \['square'\]"):
         build(root, classes=('square',))

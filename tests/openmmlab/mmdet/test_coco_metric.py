@@ -79,6 +79,11 @@ def test_the_evaluator_names_another_file(root, tmp_path, caplog) -> None:
     assert score(build(root), ann_file=str(other))['coco/bbox_mAP'] == 1
     message, = [record.getMessage() for record in caplog.records if str(other) in record.message]
     assert str(root / 'annotations.json') in message
+    nothing = [{**each, 'pred_instances': {key: value[:0] for key, value in
+                                           each['pred_instances'].items()}}
+               for each in samples(build(root))]
+    assert score(build(root), nothing) == {}
+    assert f'nothing was found in the {len(nothing)} images' in caplog.text
 
 
 def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_path) -> None:
