@@ -20,6 +20,7 @@ from .nodes import (
     data_sets_with_keys,
     heads_with_classes,
     keys_and_values,
+    listed,
     metainfo_entry,
     num_classes_of,
     type_without_library,
@@ -150,6 +151,27 @@ def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
         elif number is not None:
             numbers[f'{key}.num_classes'] = number
     return numbers
+
+
+def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Check that mmpretrain's accuracies count no more classes than the head has, which it refuses
+    at the end of the first validation.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names both numbers, with their config keys.
+    """
+    metrics = [each for phase in phases
+               for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
+    for head, classes in _class_numbers_of_heads(cfg).items():
+        for key, metric in metrics:
+            topk = metric.get('topk') if isinstance(metric, dict) else None
+            if topk and max(listed(topk)) > classes:
+                raise ValueError(f'{key}.topk={topk} is more than {head}={classes}; write '
+                                 'topk=(1,)')
 
 
 def check_enough_queries(cfg: Config) -> None:

@@ -22,6 +22,7 @@ from .nodes import (
     listed,
     num_classes_of,
     pipelines_of_phase,
+    type_name,
     value_at,
 )
 
@@ -76,6 +77,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
                 _load_picture_files(node, value_at(cfg, 'model.backbone.in_channels'))
         for step in (step for steps in pipelines_of_phase(cfg, phase) for step in steps):
             step.pop('reduce_zero_label', None)  # mmseg's configs of ADE20K set it here, too.
+            _check_what_is_read(step, scope)
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')
@@ -116,6 +118,16 @@ def _load_picture_files(node: ConfigType, channels: int | None) -> None:
         load = dict(type='mmposenc.LoadImageFromFile',
                     color_type='grayscale' if channels == 1 else 'color')
         node['pipeline'] = [load, *steps]
+
+
+def _check_what_is_read(step: ConfigType, scope: str) -> None:
+    """Let a step that reads files with mmcv or mmseg do it with this project's class, which refuses
+    half a picture and names the file that is broken."""
+    name = type_name(step).removeprefix(f'{scope}.')
+    if name == 'LoadImageFromFile':
+        step['type'] = 'mmposenc.LoadImageFromFile'
+    elif name == 'LoadAnnotations' and scope == 'mmseg':
+        step['type'] = 'mmposenc.LoadSegAnnotations'
 
 
 def print_in_first_process(line: str) -> None:

@@ -15,6 +15,7 @@ from ..config.checks import (
     check_num_classes,
     check_same_class_folders,
     check_sections,
+    check_topk,
     check_weights,
     check_writable_folder,
 )
@@ -95,6 +96,7 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
         check_weights(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
+    check_topk(cfg, phases)
     check_enough_queries(cfg)
     check_same_class_folders(cfg, phases)
 

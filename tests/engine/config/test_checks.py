@@ -143,6 +143,10 @@ def test_folders_that_are_classes(tmp_path) -> None:
     cfg = classification(tmp_path)
     checks.check_num_classes(cfg, ALL)
     checks.check_same_class_folders(cfg, ALL)
+    cfg.val_evaluator = [dict(type='A'), dict(type='Accuracy', topk=(1, 5))]
+    checks.check_topk(cfg, ('train',))
+    with pytest.raises(ValueError, match=r'^val_evaluator\.1\.topk=.1, 5. .* model\.head\..*=2; '):
+        checks.check_topk(cfg, ALL)
     (tmp_path / 'train' / 'bird').mkdir()
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
         checks.check_num_classes(cfg, ALL)
