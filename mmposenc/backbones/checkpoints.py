@@ -90,11 +90,17 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: weights are missing, unexpected or of another shape; they are named.
+        ValueError: weights are missing, unexpected or of another shape; they are named. Another
+            ``strict``.
     """
+    if strict not in (True, False, BUT_ENCODINGS):
+        raise ValueError(f'strict={strict!r} must be True, False or {BUT_ENCODINGS!r}')
     if name is None:
         name = 'checkpoint' if isinstance(checkpoint, Mapping) else str(checkpoint)
     file = read_checkpoint(checkpoint, name)
+    if averages := set(file.ignored) & {'state_dict_ema', 'model_ema'}:  # timm's, DeiT's
+        print_log(f'{name}: averaged weights, {names_text(sorted(averages))}, are not taken: give '
+                  'a file or a dict of these alone if you want them', 'current', logging.WARNING)
     is_backbone, source, state = hasattr(model, 'archs'), None, file.state_dict
     if is_backbone:
         converted = _under_our_names(state, prefix, name)
@@ -110,7 +116,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         key in new or is_encoding_weight(key, slots))}, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
-        advice = remedy or (_advice_text(weights, state) if is_backbone else '')
+        advice = remedy or (_advice_text(weights, state, source) if is_backbone else '')
         raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
     if is_backbone:
         check_numbers({key: value for key, value in fitting.items()
@@ -276,10 +282,16 @@ def _weights_behind_prefix(state: State, prefix: str | None, name: str) -> dict[
     return selected
 
 
-def _advice_text(weights: State, state: State) -> str:
+def _advice_text(weights: State, state: State, source: str | None) -> str:
     """What to do about weights that do not fit: options of the backbone, or another file."""
-    needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
-    common = len(set(weights) & set(state))
+    common_names = set(weights) & set(state)
+    common, needs = len(common_names), []
+    few = 2 * common < max(len(weights), len(state))
+    if any('.attn.' in key for key in common_names):  # Both are of one kind of backbone.
+        ours, theirs = (needed_options({f'backbone.{key}': value for key, value in each.items()})
+                        for each in (weights, state))
+        needs = [option for option in theirs if option not in ours]
+    kind = SUPPORTED if source is None else f'its weights are those of source {source!r}'
     prefix = '' if common else _common_prefix(weights, state)
     kernels = ((weights[key].shape[2:], state[key].shape[2:]) for key in weights
                if key.endswith('patch_embed.projection.weight') and key in state)
@@ -288,10 +300,10 @@ def _advice_text(weights: State, state: State) -> str:
                     "of a later stage: give the file's patch_sizes and overlap, as what fits "
                     'without them is no trained model'
                     for ours, theirs in kernels if ours != theirs), '')
-    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(weights), len(state))
-                    else '', f'. The file needs {", ".join(needs)}' if needs else '',
+    return ''.join((f' ({kind})' if few else '',
+                    f'. The file needs {", ".join(needs)}' if needs else '',
                     f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
-                    patches or ('. Load what fits with strict=False' if common else '')))
+                    patches or ('' if few else '. Load what fits with strict=False')))
 
 
 def _common_prefix(weights: State, state: State) -> str:

@@ -25,6 +25,7 @@ from .vit_layers import (
     check_copied,
     check_mlp,
     check_output,
+    check_prefix_rows,
     check_tokens,
     window_options,
 )
@@ -153,6 +154,7 @@ class ViT(Backbone):
         self.pos_encodings = shared.placed_encodings(
             layers, embed_dims=dims, drop=shared.drop_rate, grid_shape=grid,
             num_prefix_embeds=class_token + distilled)
+        check_prefix_rows(self.pos_encodings, prefix)
         if self._copies > 1:
             check_copied(self.pos_encodings)
         self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()

@@ -165,6 +165,17 @@ def window_options(window_size: int | tuple[int, int] | None,
                 mask_window_padding=mask_window_padding)
 
 
+def check_prefix_rows(pos_encodings: PlacedEncodings, num_prefix_tokens: int) -> None:
+    """Raise ValueError for tables that have rows for more prefix tokens than there are."""
+    for encoding in pos_encodings.modules():
+        rows = getattr(encoding, 'num_prefix_embeds', 0)
+        if rows > num_prefix_tokens:
+            raise ValueError(f'num_prefix_embeds={rows} of {type(encoding).__name__} must be at '
+                             f'most {num_prefix_tokens}, the number of prefix tokens: give '
+                             f'pos_encoding=dict(num_prefix_embeds={num_prefix_tokens}), or '
+                             f'class_token=True')
+
+
 def check_copied(pos_encodings: PlacedEncodings) -> None:
     """Raise ValueError for tables that have a row for the class token, which here each window has.
     """

@@ -80,19 +80,40 @@ def weight_files(name: str) -> list[Path]:
             continue
         except NoSuchFile:
             continue
-        if file.endswith('.json'):
-            pieces = sorted(set(json.loads(path.read_text())['weight_map'].values()))
-            for piece in pieces:
-                if not piece.endswith('.safetensors'):
-                    raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
-            return [fetch(name, piece) for piece in pieces]
-        return [path]
+        return [fetch(name, piece) for piece in pieces_of(path, name)] or [path]
     if unreached is not None:
         raise unreached
     raise ValueError(f'{name}: {wanted.repo} has no file {wanted.file or " or ".join(WEIGHTS)}; '
                      'write hf://OWNER/NAME/FILE.safetensors for one that it has. Other kinds of '
                      'files may hold code and are not read by name: if you trust one, download it '
                      'and name the file')
+
+
+def pieces_of(path: Path, name: str) -> list[str]:
+    """The names of the files that an index lists; none if the file is not an index.
+
+    Raises:
+        ValueError: the index names another kind of file.
+    """
+    if path.suffix != '.json':
+        return []
+    pieces = sorted(set(json.loads(path.read_text())['weight_map'].values()))
+    for piece in pieces:
+        if not piece.endswith('.safetensors'):
+            raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
+    return pieces
+
+
+def files_in_folder(folder: Path) -> list[Path]:
+    """The files of the weights in a folder that ``save_pretrained`` or ``hf download`` wrote.
+
+    Raises:
+        ValueError: it has no file with a name of :data:`WEIGHTS`.
+    """
+    for path in (folder / file for file in WEIGHTS):
+        if path.is_file():
+            return [folder / piece for piece in pieces_of(path, str(folder))] or [path]
+    raise ValueError(f'{folder} is a folder without {" or ".join(WEIGHTS)}; name a file')
 
 
 def fetch(name: str, file: str, *, cached: bool = False) -> Path:

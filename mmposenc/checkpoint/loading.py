@@ -38,8 +38,9 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
     training script (argparse.Namespace), which releases save with their weights, are ignored.
 
     Args:
-        path: the file. A name that ends in .safetensors is read as such; ``hf://owner/name`` and
-            ``timm://model`` are found and downloaded (:mod:`.hub`).
+        path: the file, or a folder of Hugging Face's with safetensors. A name that ends in
+            .safetensors is read as such; ``hf://owner/name`` and ``timm://model`` are found and
+            downloaded (:mod:`.hub`).
         map_location: as of torch.load.
         mmap: leave tensors in the file until they are used.
 
@@ -49,12 +50,15 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
     Raises:
         FileNotFoundError: no such file.
         ValueError: a damaged file, one that cannot be read without running code, or that holds
-            something else than a dict.
+            something else than a dict; a folder without weights.
     """
     if hub.is_hub_name(path):
-        files = [load_checkpoint(file, map_location) for file in hub.weight_files(str(path))]
-        return {key: value for file in files for key, value in file.items()}
+        return _load_pieces(hub.weight_files(str(path)), map_location)
     path = Path(path).expanduser()
+    if path.name.endswith('.index.json'):
+        path = path.parent
+    if path.is_dir():
+        return _load_pieces(hub.files_in_folder(path), map_location)
     if not path.is_file():
         raise FileNotFoundError(f'{path} is no file')
     if path.suffix == '.safetensors':
@@ -79,6 +83,12 @@ def load_checkpoint(path: str | Path, map_location: MAP_LOCATION = 'cpu', *, mma
     if not isinstance(content, Mapping):
         raise ValueError(f'{path} holds a {type(content).__name__}; a dict of weights is required')
     return content
+
+
+def _load_pieces(files: list[Path], map_location: MAP_LOCATION) -> dict[str, object]:
+    """Read the files of one model, which holds each weight once."""
+    return {key: value for file in files
+            for key, value in load_checkpoint(file, map_location).items()}
 
 
 def _refusal_text(path: Path, error: str) -> str:

@@ -64,21 +64,21 @@ def as_map(table: Tensor) -> Tensor:
     return table.unflatten(1, (side, side))
 
 
-def _as_convolution_kernel(weight: Tensor) -> Tensor:
+def as_convolution_kernel(weight: Tensor) -> Tensor:
     """View the weights of a linear layer on patches, (C, rows * columns * 3), as those of a
     convolution, which timm's other models have."""
     if weight.dim() == 4:
         return weight
     side = isqrt(weight.shape[1] // 3)
     if 3 * side * side != weight.shape[1]:
-        raise ValueError(f'embeds.proj.weight has shape {tuple(weight.shape)}; square patches of '
-                         f'three channels are required')
+        raise ValueError(f'the projection of patches has shape {tuple(weight.shape)}; square '
+                         f'patches of three channels are required')
     return weight.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
 
 
 #: Pairs of timm's NaFlexViT.
 _NAFLEX = (
-    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', _as_convolution_kernel,
+    Pair('embeds.proj.weight', 'backbone.patch_embed.projection.weight', as_convolution_kernel,
          lambda weight: weight.permute(0, 2, 3, 1).flatten(1)),
     Pair('embeds.proj.bias', 'backbone.patch_embed.projection.bias'),
     Pair('embeds.pos_embed', TABLE, as_row_of_cells, as_map),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, rules_to_ours
-from .vit import VIT
+from .vit import VIT, as_convolution_kernel
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
 _OUTSIDE = 'not of the image encoder'
@@ -86,7 +86,9 @@ def _row_pair(name: str, to: str) -> Pair:
 _HF_CLIP = (
     _row_pair('embeddings.class_embedding', 'cls_token'),
     _row_pair('embeddings.position_embedding.weight', 'pos_embed'),
-    Pair('embeddings.patch_embedding.{p}', 'patch_embed.proj.{p}'),
+    Pair('embeddings.patch_embedding.bias', 'patch_embed.proj.bias'),
+    # SigLIP 2 for any aspect ratio has a linear layer here.
+    Pair('embeddings.patch_embedding.weight', 'patch_embed.proj.weight', as_convolution_kernel),
     Pair('pre_layrnorm.{p}', 'norm_pre.{p}'),
     Pair('post_layernorm.{p}', 'norm.{p}'),
     *_attention_pairs('encoder.layers.{n}.self_attn', 'q_proj', 'k_proj', 'v_proj', 'out_proj'),
@@ -167,7 +169,8 @@ SOURCES = (
            then=VIT, files="Qwen3-VL, Qwen3.5, Qwen3.8 of timm or Hugging Face, the image tower"),
     Source('huggingface-clip', _HF_CLIP_RULES,
            names=prefix_remover('embeddings.patch_embedding.weight'),
-           outside=_OUTSIDE, then=VIT, files="Hugging Face's CLIP and SigLIP, the image tower"),
+           outside=_OUTSIDE, then=VIT,
+           files="Hugging Face's CLIP, SigLIP and SigLIP 2, the image tower"),
     Source('clip', _clip_rules, names=prefix_remover(
         'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
         then=VIT, files="OpenAI's CLIP and open_clip, the image tower, also one of timm's"),

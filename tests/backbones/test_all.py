@@ -295,6 +295,7 @@ BAD = {
         (dict(arch='v2-tiny', pretrained_window_size=-1), 'window_size')],
     DeiT: [
         (dict(embed_dims=8), 'arch=None needs num_layers, num_heads'),
+        (dict(arch='dinov2-small', pool=None, class_token=False), 'num_prefix_embeds=1 .* most 0'),
         *((dict(options, arch='tiny'), message) for options, message in (
             (dict(patch_size=(0, 8)), 'patch_size='),
             (dict(pool='gap', distilled=True), "distilled=True with pool='gap'"),

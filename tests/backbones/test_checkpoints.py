@@ -50,16 +50,23 @@ def test_another_architecture_is_an_error_that_names_everything(tmp_path):
     model = PVT(**{**SIZES, 'num_layers': (1, 2, 1, 2)}, init_cfg=save(tmp_path, state))
     before = {k: v.clone() for k, v in model.state_dict().items()}
     with pytest.raises(ValueError, match=(
-            r'does not fit PVT.*strict=False.*\n.*missing: stages.3.blocks.1..*\n'
+            r'does not fit PVT\. Load what fits with strict=False:\n'
+            r'.*missing: stages.3.blocks.1..*\n'
             r'.*unexpected: stages.0.pos_encodings.at.after0.0.proj.0.*\n'
             r'.*stages.0.blocks.0.attn.q.weight: \(4, 4\) in the file, \(8, 8\) here')):
         model.init_weights()
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    state = deit().state_dict()
+    deeper = state | {key.replace('blocks.1', 'blocks.2'): state[key] for key in state}
+    with pytest.raises(ValueError, match=r'The file needs model.backbone.num_layers=3\. Load what'):
+        load_pretrained(deit(), deeper)
 
 
 @pytest.mark.parametrize('options, held, said', [
     ({}, lambda state: {'model_ema': state, 'epoch': 1}, 'holds no weights, only model_ema, epoch; '
      "required are tensors by name, or 'state_dict'"),
+    ({}, lambda state: ViT(embed_dims=24, num_layers=2, num_heads=3).state_dict(),
+     r'PVT \(supported are files of [^)]*\):'),
     ({}, lambda state: {0: torch.zeros(1)}, 'holds no weights, only 0'),
     ({}, lambda state: {f'net.encoder.{key}': state[key] for key in state},
      r"If this is the backbone, give prefix='net\.encoder\.'"),
@@ -96,6 +103,8 @@ def test_unknown_options_are_named(tmp_path):
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='x.pth', strct=False))
     with pytest.raises(ValueError, match=r"unknown: \['strct'\]"):
         model.init_weights()
+    with pytest.raises(ValueError, match="strict='yes' must be True, False or 'but encodings'"):
+        load_pretrained(model, model.state_dict(), strict='yes')
 
 
 def test_a_whole_model_takes_what_its_training_wrote_and_no_release():
@@ -273,6 +282,8 @@ def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said, t
     said.clear()
     load_pretrained(own, own.state_dict())  # this project's own names: known what they are
     assert not said
+    load_pretrained(own, dict(state_dict=own.state_dict(), state_dict_ema=own.state_dict()))
+    assert 'averaged weights, state_dict_ema, are not taken' in said.pop()[1] and not said
     torch.save(dict(state.state_dict), tmp_path / 'in.pth')
     main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
     assert 'a table: model.backbone.arch=rope-vit-small-axial-ape\n' in capsys.readouterr().out

@@ -77,6 +77,8 @@ def test_programs_and_compressed_files_are_not_unpacked(tmp_path):
 def test_bad_paths_and_contents_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match='no.pth is no file'):
         read_checkpoint(tmp_path / 'no.pth')
+    with pytest.raises(ValueError, match='is a folder without model.safetensors or .*; name a fil'):
+        read_checkpoint(tmp_path)
     for content, said in (([1, 2], 'holds a list; a dict of weights'),
                           ({'epoch': 1}, 'holds no weights, only epoch')):
         torch.save(content, tmp_path / 'x.pth')

@@ -79,6 +79,8 @@ def test_a_model_in_pieces(repos):
         'model.safetensors.index.json': json.dumps(
             dict(weight_map=dict(a='one.safetensors', b='two.safetensors'))).encode()}
     assert loads('hf://me/pieces') and len(load_checkpoint('hf://me/pieces')) == 2
+    folder = repos.folder / 'me_pieces'  # is what was downloaded
+    assert loads(folder) and loads(folder / 'model.safetensors.index.json')
     repos['me/bin'] = {'model.safetensors.index.json': json.dumps(
         dict(weight_map=dict(a='one.bin'))).encode()}
     assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)

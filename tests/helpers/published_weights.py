@@ -95,6 +95,8 @@ def _value(state: State, name: str, how: str) -> Tensor:
     value = state[name]
     if how == 'flat':
         return value[0, 0] if name == 'cls_token' else value[0]
+    if how == 'linear':  # row, column, channel of a patch
+        return value.permute(0, 2, 3, 1).flatten(1) if value.dim() == 4 else value
     if how == 'masked':  # DINOv3 has a bias of the keys, and a mask that leaves it out
         return torch.cat((value, torch.randn_like(value), state[name.replace('q_bias', 'v_bias')]))
     if how == 'frames':  # two that sum up to that of an image
