@@ -73,15 +73,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     if key_padding_mask is None:
         return output_and_weights(problem, encoding)
     padding, has_key = _key_padding_and_nonempty(k, key_padding_mask)
+    # The weights of padded keys are zero; zero times an infinite value would be NaN.
+    hidden = key_padding_mask[:, None, :, None]
+    problem = problem._replace(k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0))
     # Two ways: each image on a grid of its own, or all together with a mask.
     if encoding is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
     else:
-        # The weights of padded keys are zero; zero times an infinite value would be NaN.
-        hidden = key_padding_mask[:, None, :, None]
-        out, weights = output_and_weights(problem._replace(
-            k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0), key_padding=padding),
-            encoding)
+        out, weights = output_and_weights(problem._replace(key_padding=padding), encoding)
     # An image that is nothing but padding must get no gradient.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),

@@ -83,6 +83,8 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
         raise ValueError(f'{name} depends on the size of each image; key_padding_mask of videos '
                          f'(q_grid={grids[0].shape}) needs an encoding that is cellwise')
     prefix, query_mask = problem.prefix, problem.query_padding
+    if not len(key_mask):  # A batch without images has none of its own size.
+        return output_and_weights(problem, encoding)
     if query_mask is None and grids[0] != grids[1]:
         raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
                          f'with keys on another grid a mask of the queries is required')

@@ -60,9 +60,10 @@ class GatedTableTerm(Term):
         past = gates * before
         along = past.cumsum(-1)
         past = along[..., -1:] - along + past  # The sum of the gates from key j to the query.
-        count = torch.where(before, past, (gates * ~before).cumsum(-1)).clamp(max=n - 1)
+        count = torch.where(before, past, (gates * ~before).cumsum(-1)).clamp(0, n - 1)
         lower = count.detach().floor()
-        index = lower.long() + (~before).long() * n
+        # NaN, as in a training that diverges, is no index: its result is NaN by count - lower.
+        index = lower.long().clamp(min=0) + (~before).long() * n
         lookup = (q @ self.table.flatten(-3, -2).transpose(-2, -1).to(q.dtype)).to(dtype)
         steps = F.pad(lookup.view(*lookup.shape[:-1], 2, n).diff(dim=-1), (0, 1)).flatten(-2)
         return lookup.gather(-1, index) + steps.gather(-1, index) * (count - lower)

@@ -113,9 +113,9 @@ SHARES = dict(type='CombinedRPE', encodings=[
     dict(type='FIRE', init_length=0.1)])
 
 
-def shares(prefix=0):
+def shares(prefix=0, more=()):
     torch.manual_seed(0)
-    return CombinedRPE(**{key: value for key, value in SHARES.items() if key != 'type'},
+    return CombinedRPE([*SHARES['encodings'], *more],
                        head_dims=4, num_heads=2, num_prefix_tokens=prefix).double()
 
 
@@ -125,15 +125,19 @@ def padded(prefix):
 
 
 def test_masks_of_pairs_and_an_image_of_padding():
-    encoding = shares(prefix=1)
+    """Whose keys and values may be NaN; and a batch without images."""
+    encoding = shares(prefix=1, more=[dict(type='CoPE')])
     qkv = torch.randn(3, 4, 2, 1 + 20, 4, dtype=torch.float64)
     hidden = padded(prefix=1)
-    hidden[3] = True
+    hidden[3], qkv[1:, 3] = True, float('nan')
+    assert attend(*qkv[:, :0], encoding, GRID, key_padding_mask=hidden[:0])[0].shape == (0, 2, 21, 4)
     seen = torch.rand(21, 21) > 0.3
     for mask in (seen.fill_diagonal_(True), torch.randn(4, 1, 21, 21).double()):
         out, weights = attend(*qkv, encoding, GRID, key_padding_mask=hidden, attn_mask=mask,
                               need_weights=True)
         assert not out[3].any() and not weights[3].any()
+        assert all(x.isfinite().all() for x in torch.autograd.grad(
+            out.sum(), [*encoding.parameters()], retain_graph=True))
         for image, size in enumerate(SIZES[:3]):
             cells = 1 + torch.arange(20).view(GRID)[:size[0], :size[1]].flatten()
             own = torch.cat((torch.arange(1), cells))

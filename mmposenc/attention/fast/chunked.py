@@ -182,7 +182,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @first_order_only("attention in chunks has no second derivatives: build the attention or the "
-                      "backbone with implementation='reference'")
+                      "backbone with implementation='reference', and call it under "
+                      "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)")
     @without_autocast
     def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, *inputs, stored = ctx.saved_tensors
