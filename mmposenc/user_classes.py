@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,21 @@ def class_of_file(name: str) -> type:
         raise ValueError(f'{name!r}: {path.name} has no class {cls_name!r}'
                          f'{suggestion_text(cls_name, known)}')
     return cls
+
+
+def text_hash(name: str) -> str:
+    """A hash of the text of a class of a file, and of its base classes in files of that folder.
+
+    Args:
+        name: as for :func:`class_of_file`, which says what it raises.
+    """
+    folder = Path(name.rpartition(':')[0]).resolve().parent
+    texts = []
+    for cls in class_of_file(name).__mro__:
+        file = getattr(sys.modules[cls.__module__], '__file__', None)
+        if file is not None and Path(file).parent == folder:
+            texts.append(inspect.getsource(cls))
+    return hashlib.sha256(''.join(texts).encode()).hexdigest()
 
 
 def _module(path: Path) -> ModuleType:

@@ -130,7 +130,8 @@ def test_masks_of_pairs_and_an_image_of_padding():
     qkv = torch.randn(3, 4, 2, 1 + 20, 4, dtype=torch.float64)
     hidden = padded(prefix=1)
     hidden[3], qkv[1:, 3] = True, float('nan')
-    assert attend(*qkv[:, :0], encoding, GRID, key_padding_mask=hidden[:0])[0].shape == (0, 2, 21, 4)
+    none, _ = attend(*qkv[:, :0], encoding, GRID, key_padding_mask=hidden[:0])
+    assert none.shape == (0, 2, 21, 4)
     seen = torch.rand(21, 21) > 0.3
     for mask in (seen.fill_diagonal_(True), torch.randn(4, 1, 21, 21).double()):
         out, weights = attend(*qkv, encoding, GRID, key_padding_mask=hidden, attn_mask=mask,

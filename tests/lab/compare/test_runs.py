@@ -18,6 +18,7 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.lab.compare.page.results import collect_results, write_results_and_report
 from mmposenc.lab.compare.running import costs, runs
+from mmposenc.lab.compare.running.planning import warn_of_changed_classes
 from mmposenc.lab.compare.running.recording import is_over, is_taken, read_record
 from mmposenc.lab.compare.running.runs import carry_out
 from mmposenc.lab.compare.running.schedule import carry_out_all
@@ -113,6 +114,12 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
     assert (kept['status'], kept['note']) == (status, record['note'])
     assert [test['factor'] for test in kept['tests']] == sizes
     assert [row['factor'] for row in results['summary'] if row['n']] == sizes
+    # The next call says that a class, or its base class in a file, is no longer what was trained.
+    capfd.readouterr()
+    for text, changed in ((OWN + '# more', False), (OWN.replace('x / 0', 'x / 1'), 'Lost' in word)):
+        Path('own.py').write_text(text)
+        warn_of_changed_classes(study)
+        assert (f'{word} was changed after' in capfd.readouterr().err) == changed
 
 
 def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, capsys, monkeypatch):

@@ -27,7 +27,7 @@ def read_record(run: Run) -> Record:
     new = {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
            'share': 0.0, 'parameters': None, 'train_seconds': None,
            'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
-           'checkpoint': None, 'environment': None}
+           'checkpoint': None, 'environment': None, 'class_hashes': {}}
     return {**new, **(read_json_if_any(run.record_file) or {})}
 
 

@@ -81,7 +81,8 @@ def carry_out(study: Study, run: Run) -> Record:
     record = read_record(run)
     if is_over(study, record):
         return record
-    write_record(run, record, status='running', note='', environment=versions_and_machine())
+    write_record(run, record, status='running', note='', environment=versions_and_machine(),
+                 class_hashes=run.entry.class_hashes())
     try:
         if record['checkpoint'] is None:
             _train_and_record(study, run, record)
