@@ -69,7 +69,9 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):
         size, wanted = getattr(module, name, None), defaults.get(name)
         if None not in (size, wanted) and size != wanted:
-            raise ValueError(f'{argument} has {name}={size}, but {name}={wanted} is required')
+            hint = '' if isinstance(cfg, nn.Module) or name in cfg else (
+                f'; {type(module).__name__} must take {name}, and store it as its attribute')
+            raise ValueError(f'{argument} has {name}={size}, but {name}={wanted} is required{hint}')
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
         module.starts_at_zero = True

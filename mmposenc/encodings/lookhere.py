@@ -62,6 +62,8 @@ class LookHere(Constants, OffsetBiasEncoding):
         check_at_least(0, undirected_heads=free)
         if free > num_heads:
             raise ValueError(f'undirected_heads={free} must be at most num_heads={num_heads}')
+        if len(layer_slopes) != 2:
+            raise ValueError(f'layer_slopes={layer_slopes!r} must be (first, last)')
         views = _VIEWS[field_of_view].split()
         self._directions = [[_COMPASS[side] for side in views[head % 8].split('-')]
                             for head in range(num_heads - free)] + [[(0, 0)] * 2] * free

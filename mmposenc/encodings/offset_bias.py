@@ -13,7 +13,7 @@ from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
 from ..functional.plain_layers import are_plain
-from ..functional.tracing import full_precision
+from ..functional.tracing import full_precision, is_compiling
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
 from .saved_grid import SavesGrid
@@ -54,7 +54,13 @@ class OffsetBiasEncoding(RelativeEncoding):
         # In half precision, offsets beyond 256 cells would be rounded.
         dtype = torch.promote_types(like.dtype, torch.float32)
         rows, cols = rows.to(dtype), cols.to(dtype)
-        return [OffsetBias(self.offset_table(rows, cols, q_grid), q_grid, k_grid,
+        table = self.offset_table(rows, cols, q_grid)
+        # While compiling, a comparison of sizes would become a condition of the graph.
+        if not is_compiling() and (table.dim() != 3 or table.shape[1:] != (len(rows), len(cols))):
+            raise ValueError(f'offset_table of {type(self).__name__} has shape '
+                             f'{tuple(table.shape)}; (heads or 1, row offsets, column offsets) = '
+                             f'({self.num_heads}, {len(rows)}, {len(cols)}) is required')
+        return [OffsetBias(table, q_grid, k_grid,
                            getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
 
 

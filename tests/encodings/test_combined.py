@@ -5,7 +5,7 @@ from helpers.tiny_backbones import BUILD, images, randomize
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
-from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding
+from mmposenc.encodings import IRPE, CombinedRPE, OffsetBiasEncoding, RotaryEmbedding
 from mmposenc.functional import Grid
 
 IRPE_QKV = dict(type='mmposenc.IRPE', rpe_on='qkv')
@@ -54,7 +54,21 @@ def test_a_list_is_the_sum(backbone):
     assert torch.equal(listed(images())[0], named(images())[0])
 
 
+class Turned(OffsetBiasEncoding):
+    """A user's, who forgot prefix tokens, and puts columns before rows."""
+
+    def __init__(self):
+        super().__init__()
+        self._set_heads(2, 0)
+
+    def offset_table(self, row_offsets, col_offsets, q_grid):
+        return torch.zeros(2, len(col_offsets), len(row_offsets))
+
+
 @pytest.mark.parametrize('build, message', [
+    (lambda: build(dict(type=Turned), num_prefix_tokens=1), 'Turned must take num_prefix_tokens'),
+    (lambda: Turned().terms(Grid(2, 3), Grid(2, 3)),
+     r'table of Turned has shape \(2, 5, 3\); .* \(2, 3, 5\) is required'),
     (lambda: CombinedRPE([]), r'encodings=\[\] must hold at least one'),
     (lambda: build(IRPE_QKV, dict(type='What')), r"encodings\[1\]: unknown encoding type='What'"),
     (lambda: build(IRPE(4, 3)), r'encodings\[0\] has num_heads=3, but num_heads=2'),

@@ -56,6 +56,7 @@ def test_every_bad_number_and_unknown_name_is_told(name):
     ('ComRoPE', dict(block_size=1), r'block_size=1 must be at least 2'),
     ('ComRoPE', dict(method='ap'), r"method='ap' needs an even number of blocks"),
     ('LookHere', dict(undirected_heads=3), r'undirected_heads=3 must be at most num_heads=2'),
+    ('LookHere', dict(layer_slopes=(1.5,)), r'layer_slopes=\(1.5,\) must be \(first, last\)'),
     ('RelativePositionBias', dict(resize='geometric-cubic', window_size=(2, 5)), 'sides must not'),
     ('IRPE', dict(rpe_on=''), "rpe_on='' must be"),
     ('IRPE', dict(rpe_on='kk'), "rpe_on='kk' must be.*each once"),
