@@ -81,8 +81,7 @@ def carry_out(study: Study, run: Run) -> Record:
     record = read_record(run)
     if is_over(study, record):
         return record
-    write_record(run, record, status='running', note='', environment=versions_and_machine(),
-                 class_hashes=run.entry.class_hashes())
+    write_record(run, record, status='running', note='', environment=versions_and_machine())
     try:
         if record['checkpoint'] is None:
             _train_and_record(study, run, record)
@@ -99,6 +98,7 @@ def carry_out(study: Study, run: Run) -> Record:
 
 def _train_and_record(study: Study, run: Run, record: Record) -> None:
     cfg = run_config(study, run, 'train')
+    write_record(run, record, class_hashes=run.entry.class_hashes())
     # Without a checkpoint, load_from of the config counts.
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
     engine.set_train_options(cfg, resume=resume)
