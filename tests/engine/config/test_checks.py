@@ -168,6 +168,7 @@ DECAY = dict(optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_dec
     (RETINANET, {'default_hooks.checkpoint.file_client_args': None}, None),  # read when it saves
     ('mmdet::yolox/yolox_s_8xb8-300e_coco.py', {}, None),
     ('mmpretrain::resnet/resnet50_8xb256-rsb-a1-600e_in1k.py', {}, None),  # Lamb, its own optimizer
+    ('mmpretrain::twins/twins-svt-base_8xb128_in1k.py', {}, None),
     (RETINANET, {'optim_wraper': dict(lr=1)}, "'optim_wraper', which nothing .* 'optim_wrapper'"),
     (RETINANET, {'custom_hook': [1]}, "'custom_hook', which nothing .* mean 'custom_hooks'"),
     # What mmengine says when it saves, and what it passes over.
