@@ -10,9 +10,8 @@ from difflib import get_close_matches
 from mmengine.config import Config, ConfigDict
 from mmengine.logging import print_log
 
-from mmposenc.config_types import ReadOnlyConfig
-
 from mmposenc.backbones.modules import is_pretrained
+from mmposenc.config_types import ReadOnlyConfig
 
 from .config import LIVE_KEYS
 from .nodes import (

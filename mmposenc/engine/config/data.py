@@ -26,9 +26,10 @@ from .nodes import (
     value_at,
 )
 
-_SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
+_SCOPES = {'mmdet': 'train.json and val.json with the folders train and val, as mmposenc prepare '
+                    '--from yolo writes them',
            'mmseg': 'images and annotations with the folders training and validation, and '
-                    'classes.txt',
+                    'classes.txt, as mmposenc prepare --from masks writes them',
            'mmpretrain': 'train and val with a folder a class'}
 
 

@@ -17,10 +17,11 @@ from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import point_to_folder
 from .nodes import type_without_library, value_at, values_with_keys
 
-#: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others.
+#: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others, such as
+#: the misspelt one in mmpretrain's configs of Twins.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
               'norm_decay_mult', 'flat_decay_mult', 'dwconv_decay_mult', 'dcn_offset_lr_mult',
-              'bypass_duplicate', '_delete'}  # The last is misspelt in mmpretrain's configs of Twins.
+              'bypass_duplicate', '_delete'}
 #: For each constructor, the keys that it reads in paramwise_cfg.
 _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
                  'mmposenc.LayerDecayOptimWrapperConstructor':
