@@ -140,9 +140,7 @@ class ConsoleHook(Hook):
                                'pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
-        drawn = [getattr(hook, 'out_dir', None) for hook in runner.hooks
-                 if type(hook).__name__ == 'VisualizationHook']
-        self._log_end(runner, {'pictures': next(iter(drawn), None)})
+        self._log_end(runner, {})
 
     def _log_end(self, runner: Runner, files: dict[str, object]) -> None:
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
