@@ -242,14 +242,22 @@ def _yolo_object(line: str, size: Size, classes: list[str]) -> LabelledObject:
     """A line of YOLO: the number of a class, then centre, width and height, or an outline, as
     shares of the picture."""
     words = line.split()
-    number, values = int(words[0]), [float(word) for word in words[1:]]
+    try:
+        number, values = int(words[0]), [float(word) for word in words[1:]]
+    except ValueError:
+        raise ValueError(f'{line[:60]!r} must be the whole number of a class and then numbers, '
+                         'with spaces between') from None
+    if any(2 < abs(value) < math.inf for value in values):
+        raise ValueError(f'{line[:60]!r} must have shares of the picture, from 0 to 1, and no '
+                         'pixels')
     if not 0 <= number < len(classes):
         raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
     scaled = [value * size[i % 2] for i, value in enumerate(values)]
     if len(values) > 5:
         return _object_of_corners(classes[number], scaled, True)
     if len(values) != 4:
-        raise ValueError(f'{len(values)} numbers; centre, width and height are four')
+        raise ValueError(f'{len(values)} numbers; centre, width and height are four, without '
+                         'a score')
     x, y, width, height = scaled
     return LabelledObject(classes[number], (x - width / 2, y - height / 2, width, height))
 
