@@ -119,14 +119,15 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
 
 
 def heads_with_classes(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
-    """The heads that predict classes, with their keys; a region proposal head predicts none."""
+    """The heads that predict classes, with their keys; a region proposal head predicts none, and
+    mmseg's STDCHead edges, as two classes."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head', 'panoptic_head',
                        'panoptic_fusion_head')}
     for name in names.get(cfg.get('default_scope'), ()):
         yield from ((key, head) for key,
                     head in values_with_keys(f'model.{name}', value_at(cfg.model, name))
-                    if isinstance(head, dict))
+                    if isinstance(head, dict) and type_without_library(head) != 'STDCHead')
 
 
 def num_classes_of(head: ConfigDict) -> int | None:
