@@ -15,7 +15,7 @@ from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.nodes import listed
 from mmposenc.terminal.messages import suggestion_text
-from mmposenc.user_classes import class_of_file, is_file_class, text_hash
+from mmposenc.user_classes import class_of_file, is_file_class
 
 from .rows import PREFIX, left_out_lines, rows_and_left_out
 
@@ -61,11 +61,6 @@ class Entry:
     def slug(self) -> str:
         """The name in a form that can be the name of a folder."""
         return re.sub(r'[^A-Za-z0-9._+=-]+', '-', self.name).strip('-.') or 'entry'
-
-    def class_hashes(self) -> dict[str, str]:
-        """A hash of the text of each class of the user's, by the class's type."""
-        types = [each['type'] for slot in SLOTS for each in listed(self.changes.get(slot))]
-        return {name: text_hash(name) for name in types if is_file_class(name)}
 
 
 def read_entries(words: Sequence[str]) -> list[Entry]:

@@ -118,7 +118,7 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
     capfd.readouterr()
     for text, changed in ((OWN + '# more', False), (OWN.replace('x / 0', 'x / 1'), 'Lost' in word)):
         Path('own.py').write_text(text)
-        warn_of_changed_classes(study)
+        warn_of_changed_classes(study, {word: with_entry(study.base, study.entries[0])})
         assert (f'{word} was changed after' in capfd.readouterr().err) == changed
 
 

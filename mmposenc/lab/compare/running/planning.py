@@ -33,7 +33,7 @@ from ..study.study import (
     write_study,
 )
 from .costs import first_test_image_size, input_size, measure_costs
-from .recording import read_record
+from .recording import class_hashes, read_record
 
 
 def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
@@ -59,7 +59,6 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     with nullcontext() if args.dry_run else planning_lock(args.out):
         old = read_study(args.out) if new.is_written() else None
         study = new if old is None else extended_study(old, new)
-        warn_of_changed_classes(study)
         _check_training(base, args.out)
         former = [] if old is None else [each.name for each in old.entries]
         fitting = fitting_configs(base, study.entries, study.sizes, [*args.encodings, *former])
@@ -68,16 +67,17 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
             _check_data_sets(base)
         study = replace(study, entries=tuple(each for each in study.entries
                                              if each.name in fitting))
+        warn_of_changed_classes(study, fitting)
         if not args.dry_run:
             write_study(study, with_config=old is None)
     return study
 
 
-def warn_of_changed_classes(study: Study) -> None:
+def warn_of_changed_classes(study: Study, configs: dict[str, Config]) -> None:
     """Print which classes of the user's were changed after a run with them was over or trained: the
-    results of before stay."""
+    results of before stay. ``configs`` are those of the entries, by their names."""
     for run in study.runs():
-        record, now = read_record(run), run.entry.class_hashes()
+        record, now = read_record(run), class_hashes(configs[run.entry.name])
         if record['class_hashes'] != now and (
                 record['checkpoint'] is not None or record['status'] == 'diverged'):
             print(f'{" ".join(now)} was changed after {run.folder} was trained with it, which is '

@@ -8,11 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from mmengine.config import Config
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 import mmposenc
+from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import check_unlocked
+from mmposenc.user_classes import is_file_class, text_hash
 
 from ..study.files import Record, read_json_if_any, write_json
 from ..study.study import Run, Study
@@ -43,6 +46,12 @@ def write_record(run: Run, record: Record, *, safe: bool = True, **changes: obje
     record.update(changes)
     with suppress(*([] if safe else [OSError])):
         write_json(run.record_file, record, safe=safe)
+
+
+def class_hashes(cfg: Config) -> dict[str, str]:
+    """A hash of the text of each class of the user's that a config names, by its type."""
+    return {value: text_hash(value) for key, value in flat_config(cfg.to_dict()).items()
+            if key.rpartition('.')[2] == 'type' and is_file_class(value)}
 
 
 def sizes_left_to_test(study: Study, record: Record) -> list[float]:

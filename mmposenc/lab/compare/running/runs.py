@@ -31,6 +31,7 @@ from ..study.files import Record
 from ..study.study import Run, Study, read_study
 from .recording import (
     RecordHook,
+    class_hashes,
     is_over,
     read_record,
     sizes_left_to_test,
@@ -98,7 +99,7 @@ def carry_out(study: Study, run: Run) -> Record:
 
 def _train_and_record(study: Study, run: Run, record: Record) -> None:
     cfg = run_config(study, run, 'train')
-    write_record(run, record, class_hashes=run.entry.class_hashes())
+    write_record(run, record, class_hashes=class_hashes(cfg))
     # Without a checkpoint, load_from of the config counts.
     resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
     engine.set_train_options(cfg, resume=resume)
