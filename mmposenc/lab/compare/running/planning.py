@@ -77,10 +77,11 @@ def warn_of_changed_classes(study: Study, configs: dict[str, Config]) -> None:
     """Print which classes of the user's were changed after a run with them was over or trained: the
     results of before stay. ``configs`` are those of the entries, by their names."""
     for run in study.runs():
-        record, now = read_record(run), class_hashes(configs[run.entry.name])
-        if record['class_hashes'] != now and (
-                record['checkpoint'] is not None or record['status'] == 'diverged'):
-            print(f'{" ".join(now)} was changed after {run.folder} was trained with it, which is '
+        record = read_record(run)
+        changed = [name for name, text in class_hashes(configs[run.entry.name]).items()
+                   if record['class_hashes'].get(name) != text]
+        if changed and (record['checkpoint'] is not None or record['status'] == 'diverged'):
+            print(f'{" ".join(changed)} was changed after {run.folder} was trained with it, which is '
                   'not trained again; for that, give the changed class another name, or another '
                   '--out', file=sys.stderr)
 
