@@ -63,7 +63,9 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     else:
         from .. import encodings
         similar = suggestion_text(cfg, encodings.ENCODINGS) if isinstance(cfg, str) else ''
-        raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module{similar}')
+        example = 'IRPE' if contract is RelativeEncoding else 'PEG'
+        raise ValueError(f'{argument}={cfg!r} must be a dict with a type, such as '
+                         f"dict(type='mmposenc.{example}'), or a module{similar}")
     if not isinstance(module, contract):
         raise wrong_contract_error(type(module), contract, argument)
     for name in ('head_dims', 'num_heads', 'num_prefix_tokens'):

@@ -153,8 +153,8 @@ class PEG(TokenEncoding):
     def _checked_sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
         """Return the sides of the grid, after a check that it has ``dims`` axes and as many cells
         as x has tokens."""
-        shape = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
-        if len(shape) != self.dims:
+        shape = hw_shape.shape if isinstance(hw_shape, Grid) else hw_shape
+        if isinstance(shape, int) or len(shape) != self.dims:
             wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
             raise ValueError(f'hw_shape={shape} must be {wanted}')
         grid = check_tokens(x, shape, num_prefix_tokens, any_axes=True)

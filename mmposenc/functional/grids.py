@@ -60,9 +60,10 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     Raises:
         ValueError: if it is not so many positive whole numbers (strides are left as they are).
     """
+    axes = 0 if isinstance(grid, int) else len(grid)
     if isinstance(grid, Grid):
         checked = grid
-    elif len(grid) == 2 or (any_axes and len(grid) in (1, 3)):
+    elif axes == 2 or (any_axes and axes in (1, 3)):
         # A symbol of a compiler or an exporter must stay a symbol.
         sides = tuple(x if isinstance(x, int | torch.SymInt) else int(x) for x in grid)
         frames, height, width = (1,) * (3 - len(sides)) + sides
@@ -70,7 +71,7 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     else:
         wanted = '(length,), (height, width) or (frames, height, width)' if any_axes else (
             '(height, width)')
-        raise ValueError(f'{name}={tuple(grid)!r} must be {wanted}')
+        raise ValueError(f'{name}={tuple(grid) if axes else grid!r} must be {wanted}')
     if any(side < 1 for side in checked.shape):
         raise ValueError(f'{name}={checked.shape} must be at least {(1,) * len(checked.shape)}')
     if checked.frames > 1 and not any_axes:

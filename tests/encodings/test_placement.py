@@ -90,7 +90,7 @@ def test_bad_positions_are_named(encoding, positions, message):
     (dict(type='PEG', kernal_size=3), "PEG has no argument 'kernal_size'; did you mean 'kernel_si"),
     (dict(kernel_size=3), "has no 'type'"),
     (dict(type='PEG', kernel=3), "PEG has no argument 'kernel'"),
-    ('peg', "pos_encoding='peg' must be a dict with a type, or a module; did you mean 'PEG'"),
+    ('peg', "'peg' must be a dict with a type, such as dict.*, or a module; did you mean 'PEG'"),
     (torch.nn.Linear(2, 2), 'Linear is no TokenEncoding')])
 def test_bad_configs_are_named(cfg, message):
     with pytest.raises(ValueError, match=message):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from mmposenc.encodings import PEG
 from mmposenc.functional import Grid, as_grid, check_tokens, key_grid, masking, valid_extents
 from mmposenc.functional.image_sizes import get_img_shapes, mask_images, set_img_shapes
 
@@ -23,6 +24,8 @@ def test_key_grid_places_plain_grids_over_the_query_area():
     (lambda: as_grid((0, 3)), r'hw_shape=.*must be at least \(1, 1\)'),
     (lambda: as_grid((3, 0)), r'hw_shape=.*must be at least \(1, 1\)'),
     (lambda: as_grid((1, 2, 3), 'k_grid'), r'k_grid=\(1, 2, 3\) must be'),
+    (lambda: as_grid(50, any_axes=True), r'hw_shape=50 must be \(length,\), \(height, width\) or'),
+    (lambda: PEG(4, dims=1)(torch.zeros(1, 50, 4), 50), r'hw_shape=50 must be \(length,\)'),
     (lambda: check_tokens(torch.zeros(2, 12, 4), (3, 5), 1),
      r'x has 12 tokens, but hw_shape=\(3, 5\) and num_prefix_tokens=1 need 1 \+ 3 \* 5 = 16'),
     (lambda: check_tokens(torch.zeros(12, 4), (3, 4)), r'\(B, L, C\) is required'),

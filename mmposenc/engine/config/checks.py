@@ -94,12 +94,12 @@ def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]
 
 
 def _missing_weights(key: str, node: object) -> list[tuple[str, str]]:
-    """The files of pretrained weights in a model that do not exist, with their keys."""
+    """The files or folders of pretrained weights in a model that do not exist, with their keys."""
     missing = []
     for name, value in keys_and_values(node):
         is_file = name == 'pretrained' or (name == 'checkpoint' and is_pretrained(node))
         if (is_file and isinstance(value, str) and '://' not in value
-                and not osp.isfile(osp.expanduser(value))):
+                and not osp.exists(osp.expanduser(value))):
             missing.append((f'{key}.{name}', value))
         missing += _missing_weights(f'{key}.{name}', value)
     return missing
