@@ -298,16 +298,17 @@ def check_writable_folder(path: str, name: str) -> None:
 
 
 def check_drawings_replace_no_images(cfg: Config, phase: str, path: str, name: str) -> None:
-    """Check that drawn pictures, which have the names of their images, do not replace these.
+    """Check that drawn pictures and label maps, which have the names of their images, replace no
+    images or labels of any phase.
 
     Raises:
         ValueError: names the option and the data set whose folder it is.
     """
     check_writable_folder(path, name)
-    for key, node in data_sets_with_keys(cfg, phase):
+    for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
         prefix = node.get('data_prefix') or {}
         for value in prefix.values() if isinstance(prefix, dict) else [prefix]:
             images = osp.join(node.get('data_root') or '', value or '')
             if osp.exists(path) and osp.exists(images) and osp.samefile(path, images):
-                raise ValueError(f'{name} {path}: pictures would replace files of {key}, which '
+                raise ValueError(f'{name} {path}: results would replace files of {key}, which '
                                  f'lie there; give another folder')

@@ -45,7 +45,7 @@ def write_predictions_to(cfg: Config, out: str) -> None:
             encoded, segmentation without logits), or, in segmentation, a folder for label maps.
 
     Raises:
-        ValueError: neither.
+        ValueError: neither, or a file or folder that may not be written.
     """
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = listed(cfg.test_evaluator)
@@ -59,6 +59,7 @@ def write_predictions_to(cfg: Config, out: str) -> None:
                 'mmpretrain': 'DumpResults'}[scope]
         evaluators.append(ConfigDict(type=kind, out_file_path=out))
     elif scope == 'mmseg':
+        check_drawings_replace_no_images(cfg, 'test', out, '--out')
         cfg.custom_hooks = [*(cfg.get('custom_hooks') or []),
                             ConfigDict(type='mmposenc.LabelMapsHook', out_dir=out)]
     else:

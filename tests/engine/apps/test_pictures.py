@@ -48,6 +48,8 @@ def test_label_maps_of_images_of_one_name(tmp_path, monkeypatch) -> None:
             (path.parent / number).mkdir()
             path.rename(path.parent / number / f'0001{path.suffix}')
     weights = str(saved(config, tmp_path / 'model.pth'))
+    with pytest.raises(SystemExit, match='--out data/labels: results would replace files of test'):
+        load_tool('test').main([str(config), weights, '--out', 'data/labels'])
     load_tool('test').main([str(config), weights, '--work-dir', 'work', '--show-dir', 'drawn',
                             '--out', 'maps', '--cfg-options', *named('maps_test')])
     load_tool('browse_dataset').main([str(config), '--output-dir', 'seen'])
