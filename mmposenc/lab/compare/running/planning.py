@@ -79,7 +79,7 @@ def warn_of_changed_classes(study: Study, configs: dict[str, Config]) -> None:
     for run in study.runs():
         record = read_record(run)
         changed = [name for name, text in class_hashes(configs[run.entry.name]).items()
-                   if record['class_hashes'].get(name) != text]
+                   if record['class_hashes'].get(name, text) != text]
         if changed and (record['checkpoint'] is not None or record['status'] == 'diverged'):
             print(f'{" ".join(changed)} was changed after {run.folder} was trained with it, which '
                   'is not trained again; for that, give the changed class another name, or another '
