@@ -34,7 +34,7 @@ import argparse
 import csv
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,6 +101,12 @@ def chosen(args: argparse.Namespace, sizes: dict[int, Size] = SIZES) -> dict[int
                                     if not args.rows or length in args.rows}
     return {length: size._replace(batch=args.batch or size.batch)
             for length, size in sizes.items()}
+
+
+def names_to_measure(names: Sequence[str], args: argparse.Namespace) -> list[str]:
+    """All names, or those that contain one of ``--only``."""
+    return [name for name in names
+            if not args.only or any(part in name for part in args.only)]
 
 
 class Inputs(NamedTuple):
@@ -264,10 +270,9 @@ def implementations(args: argparse.Namespace) -> None:
     print('| encoding | L | implementation | forward, ms | / SDPA | training, ms | / SDPA | '
           'forward, MiB | training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
     for length, size in chosen(args, GRID_SIZES).items():
-        for name in ENCODING_NAMES:
-            if not args.only or any(part in name for part in args.only):
-                with row(name, length):
-                    measure(name, size, args)
+        for name in names_to_measure(ENCODING_NAMES, args):
+            with row(name, length):
+                measure(name, size, args)
 
 
 def measure(name: str, size: Size, args: argparse.Namespace) -> None:
@@ -314,9 +319,7 @@ def slower(args: argparse.Namespace) -> None:
     print(header(args))
     print('| encoding | L | pass | fastest | auto / fastest |\n|---|---|---|---|---|')
     for length, size in chosen(args, SLOWER_SIZES).items():
-        for name in ('none', *ENCODING_NAMES):
-            if args.only and not any(part in name for part in args.only):
-                continue
+        for name in names_to_measure(('none', *ENCODING_NAMES), args):
             with row(name, length):
                 encoding = None if name == 'none' else make_encoding(name, size, args)
                 kinds_of_run = both({how: ours(encoding, size, how) for how in COMPARED},
@@ -376,11 +379,9 @@ def cost(args: argparse.Namespace) -> None:
     sizes = chosen(args)
     write = csv.writer(sys.stdout, lineterminator='\n').writerow
     write(['encoding', *(f'{length}{of}' for length in sizes for of in ('', ': of iRPE k'))])
-    for name in cost_names():
-        if not args.only or any(part in name for part in args.only):
-            write([name, *itertools.chain(*(cost_cells(name, size, args)
-                                            for size in sizes.values()))])
-            sys.stdout.flush()
+    for name in names_to_measure(cost_names(), args):
+        write([name, *itertools.chain(*(cost_cells(name, size, args) for size in sizes.values()))])
+        sys.stdout.flush()
 
 
 def cost_cells(name: str, size: Size, args: argparse.Namespace) -> tuple[str, str]:

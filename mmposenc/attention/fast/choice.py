@@ -50,8 +50,10 @@ def fastest_implementation(problem: Problem) -> str:
     own kernels, unless all pairs would be large.
     """
     on_gpu = not on_cpu(problem)
+    if on_gpu and not problem.terms:
+        return 'sdpa'
     only_in_chunks = problem.dropout_p > 0.0 or problem.regions is not None
-    if not problem.terms and (on_gpu or not only_in_chunks):
+    if not (problem.terms or only_in_chunks):
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if (logits_bytes(problem) <= definition_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)):
@@ -74,8 +76,6 @@ def definition_bytes(device: torch.device) -> float:
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
-    if not on_cpu(problem):
-        return False
     pairs, many_keys = pairs_of(problem), problem.k.shape[2] >= thresholds.PLAIN_CHUNKS_KEYS
     if problem.q.dtype == torch.bfloat16:
         if is_trained(problem):

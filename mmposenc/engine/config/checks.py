@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import os
 import os.path as osp
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from mmengine.config import Config, ConfigDict
@@ -17,8 +17,8 @@ from .config import LIVE_KEYS
 from .nodes import (
     class_folders,
     data_sets_with_keys,
+    flat_config,
     heads_with_classes,
-    keys_and_values,
     listed,
     metainfo_entry,
     num_classes_of,
@@ -46,15 +46,18 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
         FileNotFoundError: names every missing path together with its config key.
     """
     missing = []
-    metrics = [each for phase in phases
-               for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
-    for key, node in (*data_sets_with_keys(cfg, *phases), *metrics):
+    for key, node in (*data_sets_with_keys(cfg, *phases), *_metrics_with_keys(cfg, phases)):
         missing += _missing_keys_and_paths(key, node)
     _refuse_missing(missing)
 
 
+def _metrics_with_keys(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, ConfigDict]]:
+    for phase in phases:
+        yield from values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))
+
+
 def check_weights(cfg: Config) -> None:
-    """Check that the files of pretrained weights, which a training reads, exist.
+    """Check that the files or folders of pretrained weights, which a training reads, exist.
 
     Args:
         cfg: the whole config.
@@ -62,7 +65,15 @@ def check_weights(cfg: Config) -> None:
     Raises:
         FileNotFoundError: as :func:`check_files`.
     """
-    _refuse_missing(_missing_weights('model', cfg.get('model')))
+    missing = []
+    for key, value in flat_config(cfg.get('model'), 'model').items():
+        node, _, name = key.rpartition('.')
+        is_file = name == 'pretrained' or (name == 'checkpoint'
+                                           and is_pretrained(value_at(cfg, node)))
+        if (is_file and isinstance(value, str) and '://' not in value
+                and not osp.exists(osp.expanduser(value))):
+            missing.append((key, value))
+    _refuse_missing(missing)
 
 
 def _refuse_missing(missing: list[tuple[str, str]]) -> None:
@@ -91,18 +102,6 @@ def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]
-
-
-def _missing_weights(key: str, node: object) -> list[tuple[str, str]]:
-    """The files or folders of pretrained weights in a model that do not exist, with their keys."""
-    missing = []
-    for name, value in keys_and_values(node):
-        is_file = name == 'pretrained' or (name == 'checkpoint' and is_pretrained(node))
-        if (is_file and isinstance(value, str) and '://' not in value
-                and not osp.exists(osp.expanduser(value))):
-            missing.append((f'{key}.{name}', value))
-        missing += _missing_weights(f'{key}.{name}', value)
-    return missing
 
 
 def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -163,10 +162,8 @@ def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         ValueError: names both numbers, with their config keys.
     """
-    metrics = [each for phase in phases
-               for each in values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))]
     for head, classes in _class_numbers_of_heads(cfg).items():
-        for key, metric in metrics:
+        for key, metric in _metrics_with_keys(cfg, phases):
             topk = metric.get('topk') if isinstance(metric, dict) else None
             if topk and max(listed(topk)) > classes:
                 raise ValueError(f'{key}.topk={topk} is more than {head}={classes}; write '

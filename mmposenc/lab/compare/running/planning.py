@@ -76,10 +76,11 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
 def warn_of_changed_classes(study: Study, configs: dict[str, Config]) -> None:
     """Print which classes of the user's were changed after a run with them was over or trained: the
     results of before stay. ``configs`` are those of the entries, by their names."""
+    hashes = {entry: class_hashes(cfg) for entry, cfg in configs.items()}
     for run in study.runs():
         record = read_record(run)
-        changed = [name for name, text in class_hashes(configs[run.entry.name]).items()
-                   if record['class_hashes'].get(name, text) != text]
+        changed = [name for name, now in hashes[run.entry.name].items()
+                   if record['class_hashes'].get(name, now) != now]
         if changed and (record['checkpoint'] is not None or record['status'] == 'diverged'):
             print(f'{" ".join(changed)} was changed after {run.folder} was trained with it, which '
                   'is not trained again; for that, give the changed class another name, or another '
