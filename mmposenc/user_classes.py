@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from .terminal.messages import error_text, suggestion_text
+from .terminal.messages import naming_errors, suggestion_text
 
 _MARK = '.py:'
 
@@ -36,11 +36,8 @@ def class_of_file(name: str) -> type:
     path = Path(name.rpartition(':')[0]).resolve()
     if not path.is_file():
         raise FileNotFoundError(f'{name!r}: there is no file {str(path)!r}')
-    try:
+    with naming_errors(f'{name!r}: {path.name} cannot be imported'):
         module = _module(path)
-    except Exception as error:  # A user's file may raise anything.
-        raise ValueError(f'{name!r}: {path.name} cannot be imported: '
-                         f'{error_text(error)}') from error
     cls_name = name.rpartition(':')[2]
     cls = getattr(module, cls_name, None)
     if not isinstance(cls, type):

@@ -14,11 +14,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-from ..terminal.messages import Parser, reporting_errors
+from ..terminal.messages import Ended, Parser, reporting_errors
 from ..terminal.options import SEED
+from ..terminal.processes import python_command
 
 _TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees'
 #: For each row of the table of scores, the folder of the test and its config.
@@ -84,7 +84,7 @@ def run(*words: str) -> None:
     # on an idle one. Freed memory is kept: glibc would return it to the system, which clears it
     # again in the next step: a sixth of the time of a step.
     process = subprocess.Popen(
-        [sys.executable, '-m', 'mmposenc', *words],
+        python_command('from mmposenc.commands import main; main()', *words),
         env={'OMP_WAIT_POLICY': 'PASSIVE', 'MALLOC_MMAP_MAX_': '0',
              'MALLOC_TRIM_THRESHOLD_': '4000000000', **os.environ})
     status = None
@@ -94,7 +94,7 @@ def run(*words: str) -> None:
         except KeyboardInterrupt:
             continue
     if status:
-        raise SystemExit(status if status > 0 else 128 - status)
+        raise Ended(status if status > 0 else 128 - status)
 
 
 def table_of_scores(work: Path) -> str:

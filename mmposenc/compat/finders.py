@@ -22,10 +22,12 @@ PATCHES = {
     'mmdet.datasets.utils': ('compat.patches', 'find_our_loading'),
     'mmengine.config.config': ('compat.patches', 'find_configs'),
     'mmengine.config.utils': ('compat.patches', 'know_this_package'),
+    'mmengine.fileio.handlers.yaml_handler': ('compat.patches', 'read_yaml_as_data'),
     'mmengine.hub.hub': ('compat.patches', 'install_nothing'),
     'mmengine.logging': ('compat.patches', 'hide_onedl_line'),
     'mmengine.runner.checkpoint': ('compat.patches', 'load_without_running_code'),
     'mmpretrain.datasets.transforms.utils': ('compat.patches', 'find_our_loading'),
+    'mmpretrain.utils.dependency': ('compat.patches', 'leave_out_multimodal'),
     'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
     'torchvision.extension': ('compat.torchvision_ops', 'declare_operators'),
 }

@@ -42,6 +42,20 @@ def load_without_running_code(module: ModuleType) -> None:
     importlib.import_module('mmposenc.checkpoint.mmengine_loading')
 
 
+def read_yaml_as_data(module: ModuleType) -> None:
+    """Change ``mmengine.fileio.handlers.yaml_handler``: a YAML file, such as a config, runs no code
+    when it is read."""
+    vars(module).update(Loader=importlib.import_module('mmposenc.plain_yaml').PlainLoader)
+
+
+def leave_out_multimodal(module: ModuleType) -> None:
+    """Change ``mmpretrain.utils.dependency``: beside transformers 5, which lacks names that
+    mmpretrain's models of pictures and text import, they are left out as without transformers.
+    Otherwise nothing of mmpretrain could be imported."""
+    if module.satisfy_requirement('transformers>=5'):
+        vars(module).update(WITH_MULTIMODAL=False)
+
+
 def find_configs(module: ModuleType) -> None:
     """Change ``mmengine.config.config``: ``package::name`` works in ``_base_`` and in
     ``Config.fromfile``.

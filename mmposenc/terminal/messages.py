@@ -74,6 +74,28 @@ def _warn(message: Warning | str, category: type[Warning], filename: str, lineno
         print(f'warning: {text}', file=sys.stderr)
 
 
+class Ended(SystemExit):
+    """Ends a command that has said why, or was asked to end."""
+
+
+@contextmanager
+def naming_errors(what: str) -> Iterator[None]:
+    """A context for code of the user's: whatever it raises, also by sys.exit(), becomes a
+    ValueError that begins with ``what``."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if _is_own_end(error):
+            raise
+        raise ValueError(f'{what}: {error_text(error)}') from error
+
+
+def _is_own_end(error: BaseException) -> bool:
+    """Whether an exception is the project's way to end a command; its classes derive from
+    SystemExit, which sys.exit() raises itself."""
+    return isinstance(error, SystemExit) and type(error) is not SystemExit
+
+
 @contextmanager
 def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
@@ -93,22 +115,24 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
         yield
     except KeyboardInterrupt as stop:
         print('stopped', file=sys.stderr)
-        raise SystemExit(128 + signal.SIGINT) from stop
+        raise Ended(128 + signal.SIGINT) from stop
     except BrokenPipeError as stop:  # Who reads the output, such as head, has enough.
-        raise SystemExit(128 + signal.SIGPIPE) from stop
-    except Exception as error:
+        raise Ended(128 + signal.SIGPIPE) from stop
+    except (Exception, SystemExit) as error:
+        if _is_own_end(error):
+            raise
         log = None if _log_file() == before else _log_file()
-        raise SystemExit(_log_and_message(error, args, log)) from error
+        raise Ended(_log_and_message(error, args, log)) from error
     finally:
         sys.stdout, warnings.showwarning = stdout, showwarning
         signal.signal(signal.SIGTERM, terminate)
 
 
 def _end(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)
+    raise Ended(128 + signum)
 
 
-def _log_and_message(error: Exception, args: argparse.Namespace, log: str | None) -> str:
+def _log_and_message(error: BaseException, args: argparse.Namespace, log: str | None) -> str:
     full = ''.join(traceback.format_exception(error))
     if log:
         # On a full disk, which may be the error, the log cannot be written either.
@@ -130,6 +154,12 @@ def _log_and_message(error: Exception, args: argparse.Namespace, log: str | None
 
 def error_text(error: BaseException) -> str:
     """The message of an exception, without text that worker processes and registries add."""
+    if type(error) is SystemExit:
+        return f'sys.exit({error.code!r}) was called{_raised_at_text(error)}; take it out'
+    if isinstance(error, ModuleNotFoundError):
+        from mmposenc.dependencies import HOW_TO_INSTALL, is_importable
+        if not is_importable('mmengine'):
+            return f'{error}. {HOW_TO_INSTALL}'
     text = str(error).strip()
     kind = type(error).__name__
     raised = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning))(?:: |$)', text,
@@ -168,6 +198,11 @@ def printable(text: object) -> str:
     or to forge a line, is written as an escape such as \\x1b or \\n."""
     return ''.join(each if each.isprintable() else each.encode('unicode_escape').decode()
                    for each in str(text))
+
+
+def comment_lines(*lines: str) -> str:
+    """Comments for a file of Python, a line each, whatever stands in the text."""
+    return ''.join(f'# {printable(line)}\n' for line in lines)
 
 
 def counted(number: int, noun: str) -> str:

@@ -32,7 +32,7 @@ def picture_files(path: str | Path) -> list[str]:
         return found
     if not os.path.exists(path):
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
-    if not path.lower().endswith(PICTURES):
+    if not os.path.isfile(path) or not path.lower().endswith(PICTURES):
         raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
     return [path]
 

@@ -10,7 +10,7 @@ from mmengine.runner import Runner
 
 from mmposenc.catalog.configs import find_config
 from mmposenc.catalog.papers import changed_config_or_none
-from mmposenc.terminal.messages import error_text
+from mmposenc.terminal.messages import naming_errors
 
 from .variables import refuse_unused_variables
 
@@ -47,10 +47,8 @@ def load_config(name: str) -> Config:
 
 
 def _read_file(path: Path) -> Config:
-    try:
+    with naming_errors(f'config {path}'):  # A config is code, so it may raise anything.
         return Config.fromfile(path)
-    except Exception as error:  # A config is code, so it may raise anything.
-        raise ValueError(f'config {path}: {error_text(error)}') from error
 
 
 def set_work_dir(cfg: Config, work_dir: str | None, encoding: str | None = None) -> None:

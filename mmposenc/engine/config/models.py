@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from mmposenc.backbones import load_pretrained
 from mmposenc.config_types import ConfigType
 from mmposenc.functional.image_sizes import set_img_shapes
+from mmposenc.openmmlab.datasets.loading import LoadImageFromFile
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import error_text
 
@@ -208,9 +209,8 @@ def read_picture(cfg: Config, path: str) -> np.ndarray:
     Raises:
         ValueError: the file is no picture.
     """
-    picture = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
-    if picture is None:
-        raise ValueError(f'{path} can not be read as a picture')
+    load = LoadImageFromFile(color_type='grayscale' if image_channels(cfg) == 1 else 'color')
+    picture: np.ndarray = load.transform({'img_path': path})['img']
     return picture
 
 

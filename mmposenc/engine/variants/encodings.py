@@ -14,6 +14,7 @@ from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.nodes import listed
+from mmposenc.plain_yaml import PlainLoader
 from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import class_of_file, is_file_class
 
@@ -101,6 +102,19 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
                              f'folders of one name, {entry.slug!r}; give one another name in a '
                              f'yaml file')
     return list(by_slug.values())
+
+
+def entry_of_name(name: str) -> Entry:
+    """The entry of a name that needs no file of the user's.
+
+    Raises:
+        ValueError: it does, or is no name.
+    """
+    words = [] if name.startswith(PREFIX) else [each.strip() for each in name.split('+')]
+    if name.endswith(('.yaml', '.yml')) or not {*words} <= {KEEP, *NAMES}:
+        raise ValueError(f'--encodings: the study in --out has {name!r} too, which a file of yours '
+                         'says; name that file as in the calls before')
+    return read_entries([name])[0]
 
 
 def _without_repeated_rows(entries: list[Entry]) -> list[Entry]:
@@ -240,8 +254,8 @@ def read_entries_file(path: Path) -> list[Entry]:
     if not path.is_file():
         raise FileNotFoundError('there is no such file')
     try:
-        content = yaml.safe_load(path.read_text(encoding='utf-8-sig'))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.load(path.read_text(encoding='utf-8-sig'), PlainLoader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f'it is no YAML in UTF-8: {error}') from error
     many = content if isinstance(content, list) else [content]
     if not many or not all(isinstance(each, dict) and isinstance(each.get('name'), str)

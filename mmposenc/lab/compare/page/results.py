@@ -7,10 +7,12 @@ from pathlib import Path
 
 from mmposenc.engine.config.testing import TASKS
 from mmposenc.engine.variants.applying import with_entry
+from mmposenc.terminal.messages import comment_lines
 
 from ..running.recording import is_taken, read_record, versions_and_machine
 from ..statistics.summary import with_summary
-from ..study.files import Record, read_json_if_any, write_text
+from ..study.files import Record, write_text
+from ..study.schema import COSTS, read_json_if_any
 from ..study.study import Run, Study
 from .report import write_report
 
@@ -24,7 +26,7 @@ def collect_results(study: Study) -> Record:
     environments = [record['environment'] for _, record in records if record['environment']]
     parameters = {record['encoding']: record['parameters'] for _, record in records
                   if record['parameters']}
-    known, encodings = read_json_if_any(study.costs_file) or {}, []
+    known, encodings = read_json_if_any(study.costs_file, COSTS) or {}, []
     for entry in study.entries:
         rows = {row['factor']: row for row in known.get(entry.name, ())}
         counted = [row['parameters'] for row in rows.values() if row['parameters']]
@@ -41,7 +43,8 @@ def collect_results(study: Study) -> Record:
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'margin': study.margin, 'length': {unit: number},
         # The versions and machines that trained; this machine if nothing was trained yet.
-        'environment': {name: ', '.join(dict.fromkeys(str(each[name]) for each in environments))
+        'environment': {name: ', '.join(dict.fromkeys(str(each.get(name))
+                                                      for each in environments))
                         for name in environments[0]} if environments else versions_and_machine(),
         'encodings': encodings, 'runs': [_run_of_results(run, record) for run, record in records]}
 
@@ -64,8 +67,7 @@ def write_best_config(study: Study, name: str | None) -> dict[str, str] | None:
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
     cfg = with_entry(study.base, entry)
     head = f'{Path(study.config).name} with {" ".join(entry.label.split())}'
-    write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
-               f'{cfg.pretty_text}')
+    write_text(path, comment_lines(f'{head}, made by mmposenc compare.', command) + cfg.pretty_text)
     return {'file': path.name, 'command': command}
 
 

@@ -19,7 +19,8 @@ from mmposenc.engine.variants.sizes import config_at_size, size_at
 from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import Record, read_json_if_any, write_json
+from ..study.files import Record, write_json
+from ..study.schema import COSTS, read_json_if_any
 from ..study.study import Study, planning_lock
 
 #: The number of timed passes; one that is not timed comes before them.
@@ -31,7 +32,7 @@ def measure_missing_costs(study: Study, *, timed: bool) -> None:
     after the other in this process."""
     # If two commands reach this point, only one of them measures.
     with planning_lock(study.folder):
-        known: dict[str, list[Record]] = read_json_if_any(study.costs_file) or {}
+        known: dict[str, list[Record]] = read_json_if_any(study.costs_file, COSTS) or {}
         missing = [(entry, factor) for entry in study.entries for factor in study.sizes
                    if not any(row['factor'] == factor and ('seconds' in row or not timed)
                               for row in known.get(entry.name, ()))]

@@ -29,7 +29,6 @@ from ..study.study import (
     check_replaces_no_files,
     extended_study,
     planning_lock,
-    read_study,
     write_study,
 )
 from .costs import first_test_image_size, input_size, measure_costs
@@ -57,19 +56,19 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     if not new.is_written():  # This comes before the lock, which creates the folder.
         check_replaces_no_files(new)
     with nullcontext() if args.dry_run else planning_lock(args.out):
-        old = read_study(args.out) if new.is_written() else None
-        study = new if old is None else extended_study(old, new)
+        written = new.is_written()
+        study = extended_study(new) if written else new
         _check_training(base, args.out)
-        former = [] if old is None else [each.name for each in old.entries]
+        former = {each.name for each in study.entries} - {each.name for each in entries}
         fitting = fitting_configs(base, study.entries, study.sizes, [*args.encodings, *former])
-        if old is None:
+        if not written:
             check_builds(next(iter(fitting.values())))
             _check_data_sets(base)
         study = replace(study, entries=tuple(each for each in study.entries
                                              if each.name in fitting))
         warn_of_changed_classes(study, fitting)
         if not args.dry_run:
-            write_study(study, with_config=old is None)
+            write_study(study, with_config=not written)
     return study
 
 

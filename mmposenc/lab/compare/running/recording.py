@@ -15,9 +15,11 @@ from mmengine.runner import Runner
 import mmposenc
 from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import check_unlocked
+from mmposenc.terminal.messages import printable
 from mmposenc.user_classes import is_file_class, text_hash
 
-from ..study.files import Record, read_json_if_any, write_json
+from ..study.files import Record, write_json
+from ..study.schema import RUN, read_json_if_any
 from ..study.study import Run, Study
 from .workers import num_usable_cores
 
@@ -31,7 +33,9 @@ def read_record(run: Run) -> Record:
            'share': 0.0, 'parameters': None, 'train_seconds': None,
            'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
            'checkpoint': None, 'environment': None, 'class_hashes': {}}
-    return {**new, **(read_json_if_any(run.record_file) or {})}
+    read = {**new, **(read_json_if_any(run.record_file, RUN) or {}), 'encoding': run.entry.name,
+            'seed': run.seed}
+    return {**read, 'note': printable(read['note'])}
 
 
 def write_record(run: Run, record: Record, *, safe: bool = True, **changes: object) -> None:

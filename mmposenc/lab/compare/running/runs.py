@@ -66,7 +66,7 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     hooks['checkpoint'] = {
         'type': 'CheckpointHook', **(hooks.get('checkpoint') or {}), 'by_epoch': unit == 'epochs',
         'interval': max(1, number // _CHECKPOINTS), 'max_keep_ckpts': 1, 'save_last': True,
-        'save_best': None}
+        'save_best': None, 'out_dir': None}  # Runs would share another folder.
     # mmengine keeps one logger and one visualizer for each name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
     cfg.experiment_name = name

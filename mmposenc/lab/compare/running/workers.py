@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmposenc.terminal.messages import in_a_line
+from mmposenc.terminal.processes import python_command
 
 if TYPE_CHECKING:
     from ..study.study import Run
@@ -36,7 +37,8 @@ def start_run_process(folder: Path, **variables: str) -> subprocess.Popen:
         # The run gets a session of its own: Ctrl-C then reaches only the command, which asks its
         # runs to stop.
         return subprocess.Popen(
-            [sys.executable, '-m', 'mmposenc.lab.compare.running.runs', str(folder), '--tied'],
+            python_command('from mmposenc.lab.compare.running.runs import main; sys.exit(main())',
+                           str(folder), '--tied'),
             stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             env={**os.environ, **variables})
 
@@ -179,8 +181,14 @@ class SubmittedWorkers:
             raise ValueError('--submitit needs the package submitit: pip install submitit'
                              ) from None
         try:
+            # Jobs are started by the words ``PYTHON -u -m MODULE FOLDER``, the last three of which
+            # reach the code as arguments.
+            python = shlex.join(python_command(
+                'import runpy; del sys.argv[1:3]; runpy.run_module(sys.argv.pop(1), '
+                'run_name="__main__", alter_sys=True)'))
             self.executor = submitit.AutoExecutor(
-                folder=folder, cluster=cluster, **{f'{cluster}_max_num_timeout': MOST_TIME_LIMITS})
+                folder=folder, cluster=cluster, **{f'{cluster}_max_num_timeout': MOST_TIME_LIMITS,
+                                                   f'{cluster}_python': python})
             self.executor.update_parameters(**options)
         except Exception as error:  # It raises errors of any kind, also assertions.
             raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error

@@ -35,18 +35,3 @@ def with_none_for_not_finite(content: object) -> Any:
     """The same value in the form in which JSON returns it, with None for numbers that JSON lacks.
     """
     return json.loads(json.dumps(content), parse_constant=lambda name: None)
-
-
-def read_json_if_any(path: Path) -> Any:
-    """Read the content of a JSON file; None if there is no file.
-
-    Raises:
-        ValueError: it is damaged.
-    """
-    try:
-        return json.loads(path.read_text(encoding='utf-8'))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise ValueError(f'{path} is damaged ({error}); put a copy of it back, or remove it: what '
-                         'it tells is then made again') from error

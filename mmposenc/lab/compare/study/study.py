@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import WorkDirLock
-from mmposenc.engine.variants.encodings import Entry
+from mmposenc.engine.variants.encodings import Entry, entry_of_name
 
 from .config import StudyConfig, parse_study_config
-from .files import read_json_if_any, with_none_for_not_finite, write_json, write_text
+from .config_text import differing_values
+from .files import Record, with_none_for_not_finite, write_json, write_text
+from .schema import SCHEMA, STUDY, read_json_if_any
 
-SCHEMA = 1
 #: The file with the base config of a study and its options.
 CONFIG = 'config.py'
 #: What a comparison replaces, or adds to, in its folder besides config.py and study.json. The logs
@@ -85,26 +84,33 @@ class Run:
         return self.folder / 'run.json'
 
 
-def read_study(folder: Path) -> Study:
-    """Read the study of a folder.
+def read_fields(folder: Path) -> Record:
+    """Read ``study.json``, which says what was asked of the study in a folder. Nothing of the
+    folder runs.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: another version wrote it, or it is no study.
+        ValueError: another version wrote it, or it is damaged.
     """
-    fields = read_json_if_any(folder / 'study.json')
+    fields: Record | None = read_json_if_any(
+        folder / 'study.json', STUDY, 'finish the study by the version that began it, or give '
+        'another --out')
     if fields is None:
         raise FileNotFoundError(f'{folder} holds no study (study.json)')
-    try:
-        if fields.pop('schema', None) != SCHEMA:
-            raise ValueError(f'it is of another schema than {SCHEMA}')
-        entries = tuple(Entry(**each) for each in fields.pop('entries'))
-        others: Any = {key: tuple(value) if isinstance(value, list) else value
-                       for key, value in fields.items()}
-        base = parse_study_config(Config.fromfile(folder / CONFIG))
-        return Study(folder=folder, base=base, entries=entries, **others)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
+    return fields
+
+
+def read_study(folder: Path) -> Study:
+    """Read the study of a folder, whose config runs: for studies that :func:`write_study` wrote.
+
+    Raises:
+        FileNotFoundError, ValueError: as :func:`read_fields`.
+    """
+    fields = read_fields(folder)
+    return Study(folder, parse_study_config(Config.fromfile(folder / CONFIG)), fields['config'],
+                 fields['command'], fields['created'],
+                 tuple(Entry(**each) for each in fields['entries']), tuple(fields['seeds']),
+                 tuple(fields['sizes']), fields['margin'])
 
 
 def write_study(study: Study, *, with_config: bool = False) -> None:
@@ -131,37 +137,45 @@ def check_replaces_no_files(study: Study) -> None:
                          'of its own')
 
 
-def extended_study(old: Study, new: Study) -> Study:
-    """Join an older study with what a newer call adds: encodings, seeds and sizes.
+def extended_study(new: Study) -> Study:
+    """Join a call with the study in its folder, to which it may add encodings, seeds and sizes.
+
+    The folder may come from somebody else. Nothing of it runs: its texts are compared with those of
+    the call, which says what each encoding is.
 
     Raises:
         ValueError: names what else differs: runs would not be comparable.
     """
-    written = Config.fromstring(new.base.cfg.pretty_text, '.py')
-    before, now = flat_config(old.base.cfg.to_dict()), flat_config(written.to_dict())
-    if differ := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
-        key = differ[0]
+    old, asked = read_fields(new.folder), {entry.name: entry for entry in new.entries}
+    try:
+        differ = differing_values((new.folder / CONFIG).read_text(encoding='utf-8'),
+                                  new.base.cfg.pretty_text)
+    except ValueError as error:
+        raise ValueError(f'{new.folder / CONFIG} is damaged ({error}); put a copy of it back, or '
+                         'give another --out') from error
+    for key, values in differ.items():
         more = f' (and {len(differ) - 1} more)' if len(differ) > 1 else ''
-        raise _error_of_difference(old, f'{key} of the config{more}', before.get(key), now.get(key))
-    known = {entry.name: entry for entry in old.entries}
-    for entry in new.entries:
-        if with_none_for_not_finite(
-            asdict(known.get(entry.name, entry))) != with_none_for_not_finite(asdict(entry)):
-            raise _error_of_difference(old, f'the encoding {entry.name!r}',
-                                       known[entry.name].changes, entry.changes)
+        raise _error_of_difference(new, f'{key} of the config{more}', *values)
+    entries: dict[str, Entry] = {}
+    for each in old['entries']:
+        entry = entries[each['name']] = asked.get(each['name']) or entry_of_name(each['name'])
+        if with_none_for_not_finite(asdict(entry)) != each:
+            raise _error_of_difference(new, f'the encoding {entry.name!r}', each['changes'],
+                                       entry.changes)
     both = replace(
-        old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
-        seeds=tuple(sorted({*old.seeds, *new.seeds})),
-        sizes=tuple(sorted({*old.sizes, *new.sizes})), margin=new.margin)
-    if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
+        new, entries=tuple({**entries, **asked}.values()), created=old['created'],
+        seeds=tuple(sorted({*old['seeds'], *new.seeds})), command=old['command'],
+        sizes=tuple(sorted({*old['sizes'], *new.sizes})))
+    if [len(each) for each in (both.entries, both.seeds, both.sizes)] == [
+            len(old[name]) for name in ('entries', 'seeds', 'sizes')]:
         return both
-    return replace(both, command=f'{old.command}\n{new.command}')
+    return replace(both, command=f'{old["command"]}\n{new.command}')
 
 
 def _error_of_difference(study: Study, what: str, old: object, new: object) -> ValueError:
-    return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
-                      f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
-                      'added; for all else give another --out')
+    return ValueError(f'--out {study.folder} holds a study in which {what} is another: {old} '
+                      f'there, {new} now. Encodings, seeds and sizes may be added; for all else '
+                      'give another --out')
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""What the JSON files of a study hold. Its folder may come from somebody else, or from another
+version, so each value is checked when its file is read."""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+
+def _is_number(value: Any, least: float = -1e18) -> bool:
+    return type(value) in (int, float) and least <= value < 1e18
+
+
+#: What a value must be, in the words of an error, and whether it is.
+KINDS: dict[str, Callable[[Any], bool]] = {
+    f'{SCHEMA}, as in this version': lambda value: value == SCHEMA,
+    'text': lambda value: isinstance(value, str),
+    'an object': lambda value: isinstance(value, dict),
+    'a list': lambda value: isinstance(value, list),
+    'a number': _is_number,
+    'a number of at least 0': lambda value: _is_number(value, 0),
+    'a number above 0': lambda value: _is_number(value, 1e-9),
+    'a seed': lambda value: type(value) is int and 0 <= value < 2 ** 32,
+    'text or a number': lambda value: isinstance(value, str) or _is_number(value),
+    'a height and a width': lambda value: isinstance(value, list) and len(value) == 2 and all(
+        type(side) is int and side > 0 for side in value),
+    "a path in the study's folder": lambda value: isinstance(value, str) and not (
+        Path(value).is_absolute() or '..' in Path(value).parts),
+    'the status of a run': lambda value: value in (
+        'waiting', 'running', 'finished', 'failed', 'diverged')}
+#: For each file the kinds of its values, where '*' stands for any key and '?' means "or null".
+STUDY = {'schema': next(iter(KINDS)), 'config': 'text', 'command': 'text', 'created': 'text',
+         'entries': [{'name': 'text', 'label': 'text', 'changes': 'an object'}],
+         'seeds': ['a seed'], 'sizes': ['a number above 0'], 'margin': 'a number above 0'}
+RUN = {'status': 'the status of a run', 'note': 'text', 'share': 'a number of at least 0',
+       'parameters?': 'a number of at least 0', 'train_seconds?': 'a number of at least 0',
+       'train_cpu_seconds?': 'a number of at least 0', 'peak_bytes?': 'a number of at least 0',
+       'tests': [{'factor': 'a number above 0', 'value': 'a number'}],
+       'checkpoint?': "a path in the study's folder", 'environment?': {'*': 'text or a number'},
+       'class_hashes': {'*': 'text'}}
+COSTS = {'*': [{'factor': 'a number above 0', 'hw?': 'a height and a width',
+                'parameters?': 'a number of at least 0', 'macs?': 'a number of at least 0',
+                'seconds?': 'a number of at least 0', 'peak_bytes?': 'a number of at least 0'}]}
+
+
+def check_values(value: Any, kind: Any, key: str) -> None:
+    """Raise ValueError, with the key and the value, for what is of another kind."""
+    word = ('an object' if isinstance(kind, dict) else 'a list' if isinstance(kind, list)
+            else kind)
+    if not KINDS[word](value):
+        raise ValueError(f'{key}={value!r} must be {word}')
+    if isinstance(kind, list):
+        for number, each in enumerate(value):
+            check_values(each, kind[0], f'{key}.{number}')
+    elif isinstance(kind, dict):
+        for name, each in kind.items():
+            for found in value if name == '*' else [name.rstrip('?')]:
+                if not (name.endswith('?') and value.get(found) is None):
+                    check_values(value.get(found), each, f'{key}.{found}')
+
+
+def read_json_if_any(path: Path, kinds: object, remedy: str = 'or remove it: what it tells is then '
+                     'made again') -> Any:
+    """Read the content of a JSON file of a study; None if there is no file.
+
+    Args:
+        path: of the file.
+        kinds: of its values, such as :data:`RUN`.
+        remedy: the end of the error's message.
+
+    Raises:
+        ValueError: it is damaged, or its values are of other kinds.
+    """
+    if not path.exists():
+        return None
+    try:
+        if not path.is_file():
+            raise ValueError('it is no file')
+        content = json.loads(path.read_text(encoding='utf-8'))
+        check_values(content, kinds, path.stem)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f'{path} is damaged ({error}); put a copy of it back, {remedy}') from error
+    return content
