@@ -35,6 +35,7 @@ def test_a_file_may_import_its_neighbours(here):
 
 @pytest.mark.parametrize(('text', 'said'), [
     ('1 / 0', "cannot be imported: ZeroDivisionError: division by zero"),
+    ('import sys; sys.exit(0)', 'cannot be imported: sys.exit.0. was called in .*, line 1'),
     ('class Mime: pass', "own.py has no class 'Mine'; did you mean 'Mime'"),
     ('Mine = 3', "own.py has no class 'Mine'"),
 ])

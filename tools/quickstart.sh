@@ -19,6 +19,7 @@ sys.exit(3)' "$@" || status=$?
     case $status in 0 | 2) exit "$status" ;; esac
     break
 done
+export PYTHONSAFEPATH=1  # No file of the current folder stands in for a module of Python.
 printf 'quickstart: set-up\n'
 MMPOSENC_VENV=$venv bash "$root/tools/setup_env.sh"
 exec "$venv/bin/python" -m mmposenc quickstart "$@"

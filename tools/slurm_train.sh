@@ -2,6 +2,7 @@
 # Usage: [GPUS=8] [GPUS_PER_NODE=8] [CPUS_PER_TASK=5] [SRUN_ARGS=...] \
 #            bash tools/slurm_train.sh PARTITION JOB_NAME CONFIG WORK_DIR [options of mmposenc train]
 set -euo pipefail
+export PYTHONSAFEPATH=1  # No file of the current folder stands in for a module of Python.
 if [ $# -lt 4 ]; then sed -n '2,3p' "$0" | cut -c3- >&2; exit 2; fi
 partition=$1 job=$2 config=$3 work_dir=$4
 shift 4

@@ -2,7 +2,7 @@
 
     mmposenc test CONFIG work_dirs/NAME/epoch_12.pth --show-dir pictures
     mmposenc test CONFIG CHECKPOINT --sizes 160 224 384    # the metrics by image size
-    torchrun --nproc-per-node=8 -m mmposenc test CONFIG CHECKPOINT \\
+    torchrun --nproc-per-node=8 --no-python mmposenc test CONFIG CHECKPOINT \\
         --launcher pytorch
 """
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Train a detector, segmentor or classifier.
 
     mmposenc train mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py
-    torchrun --nproc-per-node=8 -m mmposenc train CONFIG --launcher pytorch
+    torchrun --nproc-per-node=8 --no-python mmposenc train CONFIG --launcher pytorch
 """
 import argparse
 

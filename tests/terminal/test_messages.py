@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmposenc.terminal import messages
-from mmposenc.terminal.messages import Parser, error_text, reporting_errors
+from mmposenc.terminal.messages import Ended, Parser, error_text, naming_errors, reporting_errors
 
 ARGS = argparse.Namespace()
 
@@ -19,6 +19,20 @@ def test_errors_are_short_whatever_they_say(capsys) -> None:
     assert len(lines) == 3 and lines[0].startswith('error: RuntimeError: xxx')
     assert max(map(len, lines)) < 700 and '9 more lines; --traceback shows the full' in lines[2]
     assert 'Traceback' in capsys.readouterr().err
+
+
+def test_code_that_ends_the_program_is_an_error() -> None:
+    with pytest.raises(Ended, match=r'^error: sys.exit\(0\) was called in .*; take it out$'):
+        with reporting_errors(ARGS):
+            raise SystemExit(0)
+    with pytest.raises(Ended, match='^3$'), reporting_errors(ARGS), naming_errors('x.py'):
+        raise Ended(3)  # It has been reported.
+
+
+def test_a_missing_package_comes_with_the_cure(monkeypatch) -> None:
+    monkeypatch.setattr('mmposenc.dependencies.find_spec', lambda module: None)
+    assert error_text(ModuleNotFoundError("No module named 'PIL'")).startswith(
+        "No module named 'PIL'. Install one of the two sets")
 
 
 @pytest.mark.parametrize('signum', [signal.SIGINT, signal.SIGTERM])

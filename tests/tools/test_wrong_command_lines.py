@@ -23,10 +23,13 @@ LINES = yaml.safe_load(Path(__file__).with_name('wrong_command_lines.yaml').read
 #: Files that can't be used, by name.
 FILES = {
     'empty.py': '', 'empty.pth': '', 'syntax.py': 'model = dict(\n', 'text.pth': 'no checkpoint',
-    'raises.py': 'x = 1 / 0\n', 'cut.json': '{"images": [', 'text.jpg': 'no image',
+    'raises.py': 'x = 1 / 0\n', 'exits.py': 'import sys; sys.exit(0)\n', 'cut.json': '{"images": [',
+    'text.jpg': 'no image', 'bomb.ppm': 'P6 60000 60000 255\n',
     'data.csv': 'a,b\n', 'there.onnx': '',
     'pictures/a.jpg': '', 'note.txt': 'x', 'own.py': 'class A: pass\n', 'list.yaml': '- 1\n',
     'key.yaml': 'name: x\npos_encodin: peg\n',
+    'tag.yaml': 'a: !!python/object/apply:os.mkdir [ran]\n',
+    'laughs.yaml': '\n'.join(f'a{i}: &a{i} [{f"*a{i - 1}, " * 9 * (i > 0)}]' for i in range(9)),
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',
     'old/study.json': '{"schema": 99}', 'part/study.json': '{"schema": 1}'}
 
@@ -49,7 +52,7 @@ def folder(tmp_path_factory, detector) -> Path:
     for name, text in FILES.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(os.fsencode(text))
-    for suffix in ('pth', 'py', 'json'):  # who opens one waits for ever
+    for suffix in ('pth', 'py', 'json', 'jpg'):  # who opens one waits for ever
         os.mkfifo(root / f'pipe.{suffix}')
     return root
 

@@ -56,6 +56,8 @@ def size_of_file(path: str) -> Size:
     Raises:
         ValueError: there is no such file, or something is wrong with it.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError('it is no file')  # Who opens a pipe waits.
     try:
         with open(path, 'rb') as file:
             return size_if_whole(file)

@@ -3,6 +3,7 @@ import csv
 import errno
 import json
 import re
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from helpers.tiny_studies import Here, tiny_study
+from helpers.tiny_studies import OWN, Here, tiny_study
 from helpers.tiny_tasks import classifier_config
 
 from mmposenc.commands import compare
+from mmposenc.engine.config.config import load_config
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page import report, results
+from mmposenc.lab.compare.page.results import write_best_config
 from mmposenc.lab.compare.running import progress, recording, workers
 from mmposenc.lab.compare.study.study import check_replaces_no_files, planning_lock, read_study
 
@@ -102,6 +105,68 @@ def test_other_settings_are_refused(here):
         with pytest.raises(SystemExit, match=f'--out out holds a study .* {message}'):
             compare.main([*ASKED, '--cfg-options', *words])
     assert len(here.started) == 2
+
+
+RAN = "open('RAN', 'w')"
+BREAKS = f'a\n\r\u2028\x0c"""\';{RAN}\n{RAN}#.py'
+RUN, OLD = 'runs/none/seed0/run.json', 'is damaged or of another version'
+#: Values for a JSON file, or text and what it replaces in config.py; and what is said.
+FOREIGN = [
+    ('study.json', dict(config=BREAKS, command=BREAKS, created=BREAKS), ''),
+    ('config.py', (f'# coding: utf-7\n# +AAo-{RAN}\n', ''), ''),
+    ('study.json', dict(label=BREAKS), "the encoding 'none' is another"),
+    ('study.json', dict(changes={'pos_encoding': {'type': 'own.py:Mine'}}), 'is another'),
+    ('study.json', dict(changes={'cfg': {'custom_hooks': [{'type': 'os.system'}]}}), 'is another'),
+    ('study.json', dict(name='own.py:Mine'), "has 'own.py:Mine' too, which a file of yours says"),
+    ('study.json', dict(name='paper::own.yaml'), "has 'paper::own.yaml' too"),
+    ('config.py', (f'{RAN}\n', ''), 'of the config is another'),
+    ('config.py', (f'model = {RAN}\n', ''), 'model of the config is another'),
+    ('config.py', (f'dict(a={RAN}, ', 'dict('), 'of the config is another'),
+    ('config.py', (f'dict(**{RAN}, ', 'dict('), 'of the config'),
+    ('config.py', ('(' * 5000, ''), 'config.py is damaged .it is no Python'),
+    ('study.json', dict(schema=2), f'{OLD} .study.schema=2 must be 1, as in this version'),
+    ('study.json', dict(seeds=[2 ** 32]), 'study.seeds.0=4294967296 must be a seed'),
+    ('study.json', '[' * 10 ** 5, f'study.json {OLD} .maximum recursion'),
+    (RUN, dict(checkpoint='../../a.pth'), "run.checkpoint='../../a.pth' must be a path in the st"),
+    (RUN, dict(tests=[{'factor': 1}]), 'run.tests.0.value=None must be a number'),
+    (RUN, dict(status=[]), 'run.status=.. must be the status of a run'),
+    ('costs.json', dict(none=[{'factor': 1, 'hw': [1]}]), 'costs.none.0.hw=.1. must be a height'),
+    ('costs.json', '[3]', 'costs=.3. must be an object')]
+
+
+def test_nothing_runs_in_a_study_of_somebody_else(here):
+    Path('own.py').write_text(f'{RAN}\n{OWN}')
+    asked = ['cls.py', '--encodings', 'none', *ASKED[4:], '--seeds', '1']
+    call(*asked, status=1)
+    honest = Path('out').rename('honest')
+    for file, change, said in FOREIGN:
+        shutil.copytree(honest, 'out')
+        text = (path := Path('out', file)).read_text()
+        if isinstance(change, dict):
+            content = json.loads(text)
+            first = content.get('entries', [{}])[0]
+            (first if {*change} & {*first} else content).update(change)
+            change = json.dumps(content)
+        elif isinstance(change, tuple):
+            change = text.replace(change[1], change[0], 1)
+        path.write_text(change)
+        told = call(*asked, *['--dry-run'] * (file[0] in 'cs' and 'costs' not in file), status=None)
+        assert re.search(said, str(told)) and not Path('RAN').exists(), (file, said, told)
+        if not said:
+            call(*asked, status=None)
+            write_best_config(read_study(Path('out')), 'none')
+            assert load_config('out/best.py').model and not Path('RAN').exists()
+        shutil.rmtree('out')
+
+
+def test_own_classes_are_named_again(here):
+    Path('own.py').write_text(OWN)
+    call(*ASKED[:2], 'own.py:Mine', *ASKED[4:], '--seeds', '1', status=1)
+    with pytest.raises(SystemExit, match='name that file as in the calls before'):
+        compare.main([*ASKED, '--cfg-options', 'train_cfg.max_epochs=1'])
+    call(*ASKED[:4], 'own.py:Mine', *ASKED[4:], '--seeds', '1', status=1)
+    call(*ASKED[:2], 'own.py:Mine', *ASKED[4:], '--seeds', '1', status=1)  # Others are known.
+    assert {name for name, _ in here.started[-3:]} == {'own.py:Mine', 'none', 'peg'}
 
 
 def test_a_dry_run_lists_the_runs_and_writes_nothing(here, capsys):

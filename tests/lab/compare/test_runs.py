@@ -51,6 +51,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
     for test in records[-1]['tests']:
         cfg = runs.run_config(study, last, 'again')
         assert cfg.randomness.seed == last.seed == 1
+        assert cfg.default_hooks.checkpoint['out_dir'] is None
         if test['factor'] == 2:
             resize = dict(type='Resize', scale=64)
             cfg.test_dataloader.dataset.pipeline.insert(1, resize)

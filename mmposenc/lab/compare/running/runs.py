@@ -1,8 +1,6 @@
 """What one run of a comparison does, in a process of its own.
 
-    python -m mmposenc.lab.compare.running.runs STUDY/runs/peg/seed0
-
-It trains, tests at every size and writes run.json; started again, it continues where it was.
+The argument of :func:`main` is the run's folder, such as STUDY/runs/peg/seed0. It trains, tests at every size and writes run.json; started again, it continues where it was.
 """
 from __future__ import annotations
 
@@ -176,7 +174,3 @@ def main(argv: list[str] | None = None) -> int:
     record = carry_out(study, run)
     lock.release()
     return 0 if record['status'] == 'finished' else NOT_FINISHED
-
-
-if __name__ == '__main__':
-    sys.exit(main())

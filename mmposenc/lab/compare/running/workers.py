@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -175,6 +176,7 @@ class SubmittedWorkers:
     def __init__(self, folder: Path, cluster: str, options: dict[str, object]) -> None:
         # Otherwise its import would close the log files of this process.
         os.environ.setdefault('SUBMITIT_LOG_LEVEL', 'NOCONFIG')
+        os.environ.setdefault('PYTHONSAFEPATH', '1')  # It starts its controller by ``python -m``.
         try:
             import submitit
         except ImportError:
@@ -228,4 +230,5 @@ def workers_from_arguments(args: argparse.Namespace) -> Workers:
         if not equals:
             raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
         options[key] = int(value) if value.isdecimal() else value
-    return SubmittedWorkers(args.out / 'submitit', cluster, options)
+    # A folder of its own, as submitit would take results in it for those of its jobs.
+    return SubmittedWorkers(args.out / 'submitit' / uuid.uuid4().hex, cluster, options)

@@ -31,6 +31,18 @@ def write_json(path: Path, content: object, *, safe: bool = True) -> None:
                + '\n', safe=safe)
 
 
+def read_text(path: Path) -> str:
+    """Read a file, and nothing that would keep a reader waiting, such as a pipe.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: it is something else, or not UTF-8.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError('it is no file')
+    return path.read_text(encoding='utf-8')
+
+
 def with_none_for_not_finite(content: object) -> Any:
     """The same value in the form in which JSON returns it, with None for numbers that JSON lacks.
     """

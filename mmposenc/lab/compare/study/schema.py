@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .files import read_text
+
 SCHEMA = 1
 
 
@@ -74,13 +76,12 @@ def read_json_if_any(path: Path, kinds: object, remedy: str = 'or remove it: wha
     Raises:
         ValueError: it is damaged, or its values are of other kinds.
     """
-    if not path.exists():
-        return None
     try:
-        if not path.is_file():
-            raise ValueError('it is no file')
-        content = json.loads(path.read_text(encoding='utf-8'))
+        content = json.loads(read_text(path))
         check_values(content, kinds, path.stem)
+    except FileNotFoundError:
+        return None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is damaged ({error}); put a copy of it back, {remedy}') from error
+        raise ValueError(f'{path} is damaged or of another version ({error}); put a copy of it '
+                         f'back, {remedy}') from error
     return content

@@ -17,7 +17,7 @@ from mmposenc.engine.variants.encodings import Entry, entry_of_name
 
 from .config import StudyConfig, parse_study_config
 from .config_text import differing_values
-from .files import Record, with_none_for_not_finite, write_json, write_text
+from .files import Record, read_text, with_none_for_not_finite, write_json, write_text
 from .schema import SCHEMA, STUDY, read_json_if_any
 
 #: The file with the base config of a study and its options.
@@ -148,8 +148,7 @@ def extended_study(new: Study) -> Study:
     """
     old, asked = read_fields(new.folder), {entry.name: entry for entry in new.entries}
     try:
-        differ = differing_values((new.folder / CONFIG).read_text(encoding='utf-8'),
-                                  new.base.cfg.pretty_text)
+        differ = differing_values(read_text(new.folder / CONFIG), new.base.cfg.pretty_text)
     except ValueError as error:
         raise ValueError(f'{new.folder / CONFIG} is damaged ({error}); put a copy of it back, or '
                          'give another --out') from error
@@ -160,8 +159,7 @@ def extended_study(new: Study) -> Study:
     for each in old['entries']:
         entry = entries[each['name']] = asked.get(each['name']) or entry_of_name(each['name'])
         if with_none_for_not_finite(asdict(entry)) != each:
-            raise _error_of_difference(new, f'the encoding {entry.name!r}', each['changes'],
-                                       entry.changes)
+            raise _error_of_difference(new, f'the encoding {entry.name!r}', each, asdict(entry))
     both = replace(
         new, entries=tuple({**entries, **asked}.values()), created=old['created'],
         seeds=tuple(sorted({*old['seeds'], *new.seeds})), command=old['command'],
