@@ -1,5 +1,6 @@
 """Images that are not whole."""
 import io
+import os
 
 import numpy as np
 import pytest
@@ -62,6 +63,8 @@ def test_an_image_of_too_many_pixels_is_refused(tmp_path, monkeypatch) -> None:
     path.write_bytes(encoded('PNG'))
     monkeypatch.setattr(Image, 'MAX_IMAGE_PIXELS', 40 * 60 // 2 - 1)
     assert 'pixels' in image_file_problem(str(path))
+    os.mkfifo(tmp_path / 'pipe.png')  # Who opens one waits.
+    assert image_file_problem(str(tmp_path / 'pipe.png')) == 'it is no file'
     with pytest.raises(ValueError, match=r'broken image .*large\.png: .*pixels'):
         TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))(dict(img_path=str(path)))
 

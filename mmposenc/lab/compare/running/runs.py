@@ -1,6 +1,7 @@
 """What one run of a comparison does, in a process of its own.
 
-The argument of :func:`main` is the run's folder, such as STUDY/runs/peg/seed0. It trains, tests at every size and writes run.json; started again, it continues where it was.
+The argument of :func:`main` is the run's folder, such as STUDY/runs/peg/seed0. It trains, tests at
+every size and writes run.json; started again, it continues where it was.
 """
 from __future__ import annotations
 
