@@ -76,13 +76,18 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, i
         is_release: whether the file had other names than this project's. The tables of releases are
             squares.
     """
-    state = _move_last_norm(backbone, _move_biases(backbone, _unshare(backbone, state)))
+    state = move_encodings(backbone, state)
     fitted = _resize_tables(backbone, state, file, is_release)
     if resized := [key for key, value in state.items() if not key.endswith('.pos_embed')
                    and key in fitted and value.shape != fitted[key].shape]:
         print_log(f'{file}: resized to the grid or window here: {names_text(resized)}',
                   'current')
     return fitted
+
+
+def move_encodings(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the encodings of a file, and a classifier's norm, to where the backbone has them."""
+    return _move_last_norm(backbone, _move_biases(backbone, _unshare(backbone, state)))
 
 
 def fit_patches(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:

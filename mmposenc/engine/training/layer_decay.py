@@ -1,46 +1,41 @@
 """Sets the learning rate and weight decay of single parameters, as paramwise_cfg asks for them."""
 from __future__ import annotations
 
-import logging
-
-from mmengine.logging import MMLogger
-from mmengine.optim import DefaultOptimWrapperConstructor
+from mmengine.optim import DefaultOptimWrapperConstructor, OptimWrapper
 from torch import nn
 
 from mmposenc.backbones.base import Backbone
 from mmposenc.config_types import ConfigType
 from mmposenc.encodings import relative_tables
+from mmposenc.openmmlab.upstream.groups import silent_log
 
 from ..config.nodes import type_without_library
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
 _TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
-#: For the names that configs of the libraries use in custom_keys, the parts of our parameters'
-#: names.
-_KEYS = {'absolute_pos_embed': ('pos_encodings',), 'pos_embed': ('pos_encodings',),
-         'relative_position_bias_table': ('rel_pos_encoding',), 'rel_pos_h': ('rel_pos_encoding',),
-         'ln': ('.norm1', '.norm2', 'backbone.norm', 'backbone.fc_norm')}
-#: mmseg's constructors, which recognise blocks by the names in mmseg's own backbones.
+#: mmseg's constructors, which recognise backbones and blocks by mmseg's own names.
 OF_MMSEG = ('LayerDecayOptimizerConstructor', 'LearningRateDecayOptimizerConstructor')
 
 
 def with_our_constructor(optim_wrapper: ConfigType, model: nn.Module) -> ConfigType:
-    """The config of an optimizer wrapper with this project's constructor in place of mmengine's."""
-    paramwise = dict(optim_wrapper.get('paramwise_cfg') or {})
-    ours = isinstance(getattr(model, 'backbone', None), Backbone)
-    if ours and (keys := paramwise.get('custom_keys')):
-        renamed = {name: rule for key, rule in keys.items()
-                   for name in _KEYS.get(key.strip('.'), ())}
-        paramwise['custom_keys'] = {**renamed, **keys}
-        optim_wrapper = {**optim_wrapper, 'paramwise_cfg': paramwise}
-    name = type_without_library({'type': optim_wrapper.get('constructor')})
-    if name in ('', 'DefaultOptimWrapperConstructor'):
-        return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
-    if name not in OF_MMSEG or not ours:
+    """The config of an optimizer wrapper for a backbone under a name of this project, with this
+    project's constructor in place of mmengine's or mmseg's. Drop-ins keep the library's, but for
+    mmseg's with a backbone that it does not know."""
+    backbone, paramwise = getattr(model, 'backbone', None), optim_wrapper.get('paramwise_cfg')
+    name, kind = type_without_library({'type': optim_wrapper.get('constructor')}), type(backbone)
+    if not isinstance(backbone, Backbone):
         return optim_wrapper
-    if paramwise.pop('decay_type', '') == 'stage_wise':
+    drop_in, paramwise = hasattr(kind, 'numbered_counterpart'), dict(paramwise or {})
+    if name in ('', 'DefaultOptimWrapperConstructor') and not drop_in:
+        return {**optim_wrapper, 'constructor': OptimWrapperConstructor}
+    if name not in OF_MMSEG:
+        return optim_wrapper
+    if paramwise.get('decay_type') == 'stage_wise':
         raise ValueError(f"optim_wrapper.paramwise_cfg.decay_type='stage_wise' is for ConvNeXt; "
-                         f"{type(model.backbone).__name__} needs 'layer_wise_vit'")
+                         f"{kind.__name__} needs 'layer_wise_vit'")
+    if drop_in and ('BEiT' in kind.__name__ or 'MAE' in kind.__name__):
+        return optim_wrapper
+    paramwise.pop('decay_type', None)
     if 'decay_rate' in paramwise:
         paramwise['layer_decay_rate'] = paramwise.pop('decay_rate')
     return {**optim_wrapper, 'constructor': LayerDecayOptimWrapperConstructor,
@@ -72,17 +67,14 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     def _decay_by_id(self, model: nn.Module) -> dict[int, float]:
         """The weight decay of each parameter, by its id, without the keys that do not name it."""
-        paramwise, logger = self.paramwise_cfg, MMLogger.get_current_instance()
+        paramwise, groups = self.paramwise_cfg, []
         keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
-        groups: list[dict] = []
-        level = logger.level
-        try:  # mmengine would log each parameter a second time.
-            logger.setLevel(logging.ERROR)
+        try:
             self.paramwise_cfg = {**paramwise, 'custom_keys': keys}
-            DefaultOptimWrapperConstructor.add_params(self, groups, model)
+            with silent_log():
+                DefaultOptimWrapperConstructor.add_params(self, groups, model)
         finally:
             self.paramwise_cfg = paramwise
-            logger.setLevel(level)
         return {id(group['params'][0]): group.get('weight_decay', self.base_wd)
                 for group in groups}
 
@@ -122,27 +114,21 @@ class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):
             paramwise_cfg = {**dict.fromkeys(_NO_DECAY, 0.0), **paramwise_cfg}
         super().__init__(optim_wrapper_cfg, paramwise_cfg)
 
-    def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
-                   is_dcn_module: int | float | None = None) -> None:
-        """Add groups as mmengine does, one for each parameter; those of the whole model then get
-        their rates."""
-        super().add_params(params, module, prefix, is_dcn_module)
-        if prefix == '':
-            names = {id(parameter): name for name, parameter in module.named_parameters()}
-            scales = layer_scales(module, self.paramwise_cfg['layer_decay_rate'],
-                                  self.paramwise_cfg.get('num_layers'))
-            tables = relative_tables(module)
-            for group in params:
-                name = names[id(group['params'][0])]
-                group['lr'] = group.get('lr', self.base_lr) * scales[name]
-                if self._is_position_table(name, tables):
-                    group['weight_decay'] = 0.0
-
-    def _is_position_table(self, name: str, tables: dict[str, nn.Parameter]) -> bool:
-        custom = any(key in f'.{name}' and 'decay_mult' in rule
-                     for key, rule in self.paramwise_cfg.get('custom_keys', {}).items())
-        return self.base_wd is not None and not custom and (
-            name in tables or name.endswith(_TABLES))
+    def __call__(self, model: nn.Module) -> OptimWrapper:
+        """Build the wrapper, with one group for each parameter and its rate."""
+        model = getattr(model, 'module', model)
+        scales = layer_scales(model, self.paramwise_cfg['layer_decay_rate'],
+                              self.paramwise_cfg.get('num_layers'))
+        wrapper, tables = super().__call__(model), relative_tables(model)
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        for group in wrapper.optimizer.param_groups:
+            name = names[id(group['params'][0])]
+            group['lr'] *= scales[name]
+            # A key that names it stands above the rule.
+            if self.base_wd is not None and 'decay_mult' not in group and (
+                    name in tables or name.endswith(_TABLES)):
+                group['weight_decay'] = 0.0
+        return wrapper
 
 
 def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None

@@ -6,23 +6,32 @@ from the library's arguments to ours; defaults are those of the installed librar
 """
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from mmengine.model import BaseModule
 from mmengine.registry import DefaultScope
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ...backbones.archs import replaced_encodings
 from ...backbones.checkpoints import convert_part
-from ...checkpoint.encoding_names import SLOTS
+from ...backbones.fitting import move_encodings
+from ...backbones.modules import is_pretrained
+from ...checkpoint import convert_with_report
+from ...checkpoint.encoding_names import SLOTS, is_encoding_weight
 from ...config_types import ConfigType, ReadOnlyConfig
 from ...dependencies import how_to_get
 from ...signatures import parameters_of
 from ...terminal.messages import suggestion_text
+from .groups import decide_by_upstream_names
+
+decide_by_upstream_names()
 
 
 class Upstream(NamedTuple):
@@ -79,8 +88,60 @@ class DropIn(nn.Module):
         encodings = {slot: options.pop(slot) for slot in SLOTS if slot in options}
         arguments = self.translated(options)
         super().__init__(**{**arguments, **encodings})
+        self.given_encodings, self._options = tuple(encodings), copy.deepcopy(options)
         self.replaced_encodings = replaced_encodings(type(self), arguments, encodings)
         self.register_load_state_dict_pre_hook(_convert_in_place)
+
+    def counterpart(self) -> BaseModule:
+        """The library's class with the same arguments, as it is before ``init_weights``."""
+        library, kind = self._class_that_takes(self._options)
+        with DefaultScope.overwrite_default_scope(library):
+            return kind(**{name: copy.deepcopy(value) for name, value in self._options.items()
+                           if name in self.libraries[library]})
+
+    def from_counterpart(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The weights of the library's class under the names of this project. Those that it does
+        not have here, because other arguments replaced them, are among them."""
+        converted = convert_with_report(state).state_dict
+        return move_encodings(self, {name.removeprefix('backbone.'): value
+                                     for name, value in converted.items()})
+
+    def numbered_counterpart(self) -> tuple[BaseModule, dict[str, nn.Parameter]]:
+        """The library's class without memory for its parameters, and which of them each parameter
+        here is, or is a part of, by the name that it has here."""
+        hook = register_module_parameter_registration_hook(
+            lambda module, name, parameter: nn.Parameter(parameter.to('meta')))
+        try:
+            theirs = self.counterpart()
+        finally:
+            hook.remove()
+        parameters = dict(theirs.named_parameters())
+        numbers = {name: torch.tensor(float(number)).expand(parameter.shape)
+                   for number, (name, parameter) in enumerate(parameters.items())}
+        known, numbered = [*parameters.values()], self.from_counterpart(
+            {**theirs.state_dict(), **numbers})
+        return theirs, {name: known[int(numbered[name].flatten()[0])]
+                        for name, _ in self.named_parameters() if name in numbered}
+
+    def init_weights(self) -> None:
+        """Initialise as the library's class does: its initial weights become those here. Encodings
+        that a config gives, and what the library does not have, start as this project defines it.
+        """
+        weights = dict(self.named_parameters())
+        if is_pretrained(self.init_cfg) or any(each.is_meta for each in weights.values()):
+            super().init_weights()
+            return
+        if self._is_init:
+            return
+        theirs = self.counterpart()
+        theirs._dump_init_info = lambda: None  # The model lists all its parameters itself.
+        theirs.init_weights()
+        with torch.no_grad():
+            for name, value in self.from_counterpart(theirs.state_dict()).items():
+                if name in weights and weights[name].shape == value.shape and (
+                        not is_encoding_weight(name, self.given_encodings)):
+                    weights[name].copy_(value)
+        self._is_init = True
 
     @classmethod
     def translated(cls, options: ReadOnlyConfig) -> ConfigType:
@@ -90,9 +151,7 @@ class DropIn(nn.Module):
             if name not in known:
                 raise TypeError(f'{cls.__name__} got an unexpected keyword argument {name!r}'
                                 f'{suggestion_text(name, known)}')
-        library = cls._library_that_takes(set(options))
-        owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
-        kind = getattr(import_module(f'{library}.models'), owner.__name__)
+        library, kind = cls._class_that_takes(options)
         table, arguments = cls.libraries[library], parameters_of(kind)
         defaults = {name: arguments[name].default for name in table if name in arguments
                     and arguments[name].default is not inspect.Parameter.empty}
@@ -107,6 +166,13 @@ class DropIn(nn.Module):
             except ValueError as error:
                 raise ValueError(f'{cls.__name__}: {name}={value!r} {error}') from None
         return {**translated, **{name: options[name] for name in options if name not in table}}
+
+    @classmethod
+    def _class_that_takes(cls, options: ReadOnlyConfig) -> tuple[str, type[BaseModule]]:
+        """The library whose class takes these arguments, and the class."""
+        library = cls._library_that_takes(set(options))
+        owner = next(each for each in cls.__mro__ if 'libraries' in vars(each))
+        return library, getattr(import_module(f'{library}.models'), owner.__name__)
 
     @classmethod
     def _library_that_takes(cls, names: set[str]) -> str:
