@@ -35,6 +35,8 @@ class SwinBlock(nn.Module):
 
     # torch.compile treats this class as one unit, see engine/training/compiling.py.
     is_region = True
+    #: Whether with ``post_norm`` a branch is dropped before its norm, as in mmpretrain.
+    drops_before_norm = False
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-5, post_norm: bool = False,
@@ -53,10 +55,15 @@ class SwinBlock(nn.Module):
                 counts: Counts | None = None) -> Tensor:
         """(B, H*W, C) -> (B, H*W, C)."""
         if self.post_norm:
-            x = x + self.drop_path(self.norm1(self._attend(x, hw_shape, padding_mask, counts)))
-            return x + self.drop_path(self.norm2(self.mlp(x, hw_shape, padding_mask)))
+            x = x + self._normed(self.norm1, self._attend(x, hw_shape, padding_mask, counts))
+            return x + self._normed(self.norm2, self.mlp(x, hw_shape, padding_mask))
         x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask, counts))
         return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
+
+    def _normed(self, norm: nn.Module, branch: Tensor) -> Tensor:
+        out: Tensor = (norm(self.drop_path(branch)) if self.drops_before_norm
+                       else self.drop_path(norm(branch)))
+        return out
 
     def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None,
                 counts: Counts | None) -> Tensor:

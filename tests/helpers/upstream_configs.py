@@ -9,6 +9,7 @@ from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
 from mmposenc.class_index import CLASSES
+from mmposenc.signatures import parameters_of
 
 #: The modules of the drop-ins, by their names.
 DROP_INS = {name: module for name, module in CLASSES['model'].items()
@@ -47,6 +48,8 @@ SMALL = {
     **{('mmpretrain', name): _PLAIN_ARCH for name in (
         'VisionTransformer', 'DistilledVisionTransformer', 'BEiTViT', 'MAEViT', 'ViTEVA02',
         'ViTSAM')}}
+WEIGHTS = ('init_cfg', 'pretrained')
+WIDTHS = ('embed_dims', 'feedforward_channels', 'out_channels')
 
 
 def folder(library):
@@ -73,6 +76,33 @@ def theirs(library, name, **options):
     """The library's own class with the same arguments."""
     with DefaultScope.overwrite_default_scope(library):
         return upstream(library, name)(**{**SMALL[library, name], **options})
+
+
+def cut(kind, options, narrower=1):
+    """The arguments with at most two blocks a stage and so many times fewer channels, without
+    weights; of plain transformers, whose tables take a whole image, with 5 patches a side."""
+    def smaller(name, value):
+        if name in ('depths', 'num_layers', 'frozen_stages'):
+            return min(value, 2)
+        return value // narrower if name in WIDTHS else value
+
+    def shortened(sizes):
+        return {name: [smaller(name, each) for each in value] if isinstance(value, list | tuple)
+                else smaller(name, value) for name, value in sizes.items()}
+    defaults = {name: parameters_of(kind)[name].default for name in WIDTHS
+                if name in parameters_of(kind)}
+    options = shortened({name: value for name, value in {**defaults, **options}.items()
+                         if name not in WEIGHTS})
+    if hasattr(kind, 'arch_zoo'):
+        arch = options.get('arch', parameters_of(kind)['arch'].default)
+        options['arch'] = shortened(kind.arch_zoo[arch] if isinstance(arch, str) else arch)
+    if DROP_INS[kind.__name__].endswith('vit'):
+        options['img_size'] = 5 * options.get('patch_size', 16)
+        if not isinstance(options.get('out_indices', -1), int):
+            options['out_indices'] = [0, 1]
+    if kind.__name__ == 'ViTSAM':
+        options['arch']['global_attn_indexes'] = [1]
+    return options
 
 
 def nodes(cfg):
@@ -116,4 +146,20 @@ def backbones(library):
             if upstream(library, kind):
                 key = kind, repr(sorted(node.items()))
                 found.setdefault(key, (kind, node, []))[2].append(name)
+    return list(found.values())
+
+
+def paramwise_kinds(library):
+    """(name, its config, optimizer's wrapper without the optimizer) for each different one."""
+    found = {}
+    for file in sorted(folder(library).rglob('*.py')):
+        if file.relative_to(folder(library)).as_posix() in BROKEN or not _names_one(file):
+            continue
+        cfg = Config.fromfile(file)
+        optim = {key: value for key, value in (cfg.get('optim_wrapper') or {}).items()
+                 if key in ('constructor', 'paramwise_cfg')}
+        for node in nodes(cfg.get('model', {})):
+            kind = node.pop('type')
+            if optim and upstream(library, kind):
+                found.setdefault((kind, repr(optim)), (kind, node, optim))
     return list(found.values())

@@ -67,7 +67,8 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     def _decay_by_id(self, model: nn.Module) -> dict[int, float]:
         """The weight decay of each parameter, by its id, without the keys that do not name it."""
-        paramwise, groups = self.paramwise_cfg, []
+        paramwise = self.paramwise_cfg
+        groups: list[dict] = []
         keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
         try:
             self.paramwise_cfg = {**paramwise, 'custom_keys': keys}

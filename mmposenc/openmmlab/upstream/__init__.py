@@ -134,6 +134,8 @@ class DropIn(nn.Module):
         if self._is_init:
             return
         theirs = self.counterpart()
+        if not self.init_cfg and is_pretrained(theirs.init_cfg):
+            theirs.init_cfg = None  # It was taken away after the model was built.
         theirs._dump_init_info = lambda: None  # The model lists all its parameters itself.
         theirs.init_weights()
         with torch.no_grad():

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from mmengine.logging import MMLogger
+from mmengine.logging import MMLogger, print_log
 from mmengine.optim import DefaultOptimWrapperConstructor, OptimWrapper
 from torch import nn
 
@@ -72,7 +72,9 @@ class _Groups:
                     self.theirs[prefix + name] = known[name]
                     known[name].requires_grad_(known[name].requires_grad
                                                or parameter.requires_grad)
-        library_model, upstream, here = _with_in_place(model, classes), [], []
+        library_model = _with_in_place(model, classes)
+        upstream: list[dict] = []
+        here: list[dict] = []
         constructor.add_params(upstream, library_model)
         #: By a parameter's id.
         self.upstream = {id(each): group for group in upstream for each in group['params']}
@@ -83,10 +85,17 @@ class _Groups:
         with silent_log():
             constructor.add_params(here, model)
         self.here = here
-        #: Keys in the names of this project.
-        self.own_keys = [key for key in constructor.paramwise_cfg.get('custom_keys') or ()
-                         if not any(_names(key, name) for name, _
-                                    in library_model.named_parameters())]
+        #: Keys that name encodings by the names of this project.
+        self.own_keys = []
+        for key in constructor.paramwise_cfg.get('custom_keys') or ():
+            own = [name for name in self.names.values() if _names(key, name)]
+            if own and not any(_names(key, name) for name, _ in library_model.named_parameters()):
+                if all(is_encoding_weight(name) for name in own):
+                    self.own_keys.append(key)
+                else:
+                    print_log(f'custom_keys[{key!r}] names no parameter of the library, by whose '
+                              f'names parameters such as {own[0]} are grouped', 'current',
+                              logging.WARNING)
 
     def decided(self) -> list[dict]:
         """One group for each parameter that is trained."""

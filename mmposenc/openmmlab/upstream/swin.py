@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...backbones.archs.swin import V2
+from ...backbones.shared_arguments import SharedArguments
 from ...backbones.swin import Swin
 from ...config_types import ReadOnlyConfig
 from . import WEIGHTS, DropIn, Table, Upstream, ignored, only, same, sizes_of, translate_norm
@@ -97,3 +98,9 @@ class SwinTransformerV2(DropIn, Swin):
     libraries = {'mmpretrain': {**_CLASSIFIER, 'pretrained_window_sizes': _trained_windows,
                                 'frozen_stages': _frozen_v2}}
     always = {**V2, 'mask_window_padding': False}
+
+    def _init_and_freeze(self, shared: SharedArguments) -> None:
+        """Drop branches before their norms, as mmpretrain does; the release drops them after."""
+        for block in (block for stage in self.stages for block in stage.blocks):
+            block.drops_before_norm = True
+        super()._init_and_freeze(shared)

@@ -108,6 +108,11 @@ def _frozen(value: int, upstream: Upstream) -> ReadOnlyConfig:
     return {'frozen_stages': value if value > 0 else -1}
 
 
+def _frozen_distilled(value: int, upstream: Upstream) -> ReadOnlyConfig:
+    """Translate frozen stages of DeiT, whose token of distillation is trained."""
+    return {**_frozen(value, upstream), 'trainable': ('dist_token',) if value > 0 else ()}
+
+
 def _trained(value: Sequence[str], upstream: Upstream) -> ReadOnlyConfig:
     names = dict(pos_embed='pos_encodings', cls_token='cls_token', patch_embed='patch_embed')
     if value != ['all'] and not set(value) <= set(names):
@@ -148,6 +153,9 @@ _MMSEG: Table = {
     'img_size': _whole_patches, 'act_cfg': _act, 'patch_norm': only(False), 'num_fcs': only(2),
     # norm_eval concerns batch norms, which this network does not have.
     'pretrained': WEIGHTS['pretrained'], 'norm_eval': ignored}
+_MMSEG_BEIT: Table = {
+    **_MMSEG, 'init_values': 'layer_scale_init_value',
+    'attn_drop_rate': ignored}  # It is lost on its way to attention there.
 _MMSEG_VIT: Table = {
     **_MMSEG, **same('drop_rate', 'with_cp', 'patch_bias', 'pre_norm', 'out_origin'),
     'drop_path_rate': _mlp_paths, 'qkv_bias': only(True),
@@ -217,7 +225,7 @@ class DistilledVisionTransformer(DropIn, _Outputs):
     """DeiT with a distillation token, with the arguments of mmpretrain's class of this name."""
 
     libraries = {'mmpretrain': {**_MMPRETRAIN_VIT, 'with_cls_token': only(True),
-                                'pre_norm': only(False)}}
+                                'pre_norm': only(False), 'frozen_stages': _frozen_distilled}}
     always = {'distilled': True}
 
 
@@ -225,7 +233,7 @@ class BEiT(DropIn, _Outputs):
     """BEiT with the arguments of mmseg's class of this name, and those of
     :class:`~mmposenc.backbones.ViT`."""
 
-    libraries = {'mmseg': {**_MMSEG, 'init_values': 'layer_scale_init_value', 'qv_bias': one_of({
+    libraries = {'mmseg': {**_MMSEG_BEIT, 'qv_bias': one_of({
         True: {'qkv_bias': 'qv'}, False: {'qkv_bias': False}})}}
     always = {'pool': None, 'class_token': True, 'ceil_mode': False, 'rel_pos_encoding': _BIASES}
 
@@ -234,7 +242,7 @@ class MAE(DropIn, _Outputs):
     """MAE with the arguments of mmseg's class of this name, and those of
     :class:`~mmposenc.backbones.ViT`."""
 
-    libraries = {'mmseg': {**_MMSEG, 'init_values': 'layer_scale_init_value'}}
+    libraries = {'mmseg': _MMSEG_BEIT}
     always = {**BEiT.always, 'pos_encoding': dict(type='mmposenc.LearnedPositionEmbedding')}
 
 
@@ -351,6 +359,13 @@ class ViTSAM(DropIn, _Outputs):
         'window_size': _unless_zero('window_size'), 'out_channels': _unless_zero('neck_channels'),
         'out_type': one_of({}, raw={}, featmap={}, avg_featmap={'out_type': 'mean'})}}
     always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
+
+    def counterpart(self) -> Any:
+        """mmpretrain's class, whose ``init_weights`` reads a table that may not be there."""
+        theirs = super().counterpart()
+        if not hasattr(theirs, 'pos_embed'):
+            theirs.pos_embed = None
+        return theirs
 
     def _padded_map_of_block(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None,
                              index: int, full_hw: tuple[int, int]) -> Any:

@@ -8,7 +8,15 @@ import mmposenc  # noqa: F401  (before OpenMMLab's packages)
 import pytest
 import torch
 from helpers.tiny_backbones import randomize, unfilled
-from helpers.upstream_configs import DROP_INS, SMALL, backbones, drop_in, upstream
+from helpers.upstream_configs import (
+    DROP_INS,
+    SMALL,
+    WEIGHTS,
+    backbones,
+    cut,
+    drop_in,
+    upstream,
+)
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
@@ -17,9 +25,8 @@ from mmposenc.signatures import parameters_of
 
 #: Those whose tables fit images of any size.
 ANY_SIZE = {'VisionTransformer', 'DistilledVisionTransformer', 'ViTEVA02', 'ViTSAM'}
-#: Those that freeze the same parameters; DeiT's token of distillation is not frozen there.
-FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT', 'SwinTransformer', 'SwinTransformerV2'} - {
-    'DistilledVisionTransformer'}
+#: Those that freeze the same parameters.
+FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT', 'SwinTransformer', 'SwinTransformerV2'}
 _EPS = dict(type='LN', eps=1e-2)
 _ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
              patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
@@ -80,35 +87,6 @@ ARGUMENTS = (
         _SAM, out_channels=0, use_abs_pos=False, window_size=0)),
     ('mmpretrain', 'ViTSAM', dict(_SAM, out_channels=0, use_rel_pos=False)),
 )
-WEIGHTS = ('init_cfg', 'pretrained')
-WIDTHS = ('embed_dims', 'feedforward_channels', 'out_channels')
-
-
-def cut(kind, options, narrower=1):
-    """The arguments with at most two blocks a stage and so many times fewer channels, without
-    weights; of plain transformers, whose tables take a whole image, with 5 patches a side."""
-    def smaller(name, value):
-        if name in ('depths', 'num_layers', 'frozen_stages'):
-            return min(value, 2)
-        return value // narrower if name in WIDTHS else value
-
-    def shortened(sizes):
-        return {name: [smaller(name, each) for each in value] if isinstance(value, list | tuple)
-                else smaller(name, value) for name, value in sizes.items()}
-    defaults = {name: parameters_of(kind)[name].default for name in WIDTHS
-                if name in parameters_of(kind)}
-    options = shortened({name: value for name, value in {**defaults, **options}.items()
-                         if name not in WEIGHTS})
-    if hasattr(kind, 'arch_zoo'):
-        arch = options.get('arch', parameters_of(kind)['arch'].default)
-        options['arch'] = shortened(kind.arch_zoo[arch] if isinstance(arch, str) else arch)
-    if DROP_INS[kind.__name__].endswith('vit'):
-        options['img_size'] = 5 * options.get('patch_size', 16)
-        if not isinstance(options.get('out_indices', -1), int):
-            options['out_indices'] = [0, 1]
-    if kind.__name__ == 'ViTSAM':
-        options['arch']['global_attn_indexes'] = [1]
-    return options
 
 
 def image(kind, options):
