@@ -7,7 +7,7 @@ from torch import nn
 from mmposenc.backbones.base import Backbone
 from mmposenc.config_types import ConfigType
 from mmposenc.encodings import relative_tables
-from mmposenc.openmmlab.upstream.groups import silent_log
+from mmposenc.openmmlab.upstream.groups import groups_without_log
 
 from ..config.nodes import type_without_library
 
@@ -61,23 +61,13 @@ class OptimWrapperConstructor(DefaultOptimWrapperConstructor):
         keys = self.paramwise_cfg.get('custom_keys', {})
         if prefix or all('decay_mult' in key for key in keys.values()) or self.base_wd is None:
             return
-        decays = self._decay_by_id(module)
+        naming = {name: key for name, key in keys.items() if 'decay_mult' in key}
+        without = DefaultOptimWrapperConstructor(
+            dict(optimizer=self.optimizer_cfg), {**self.paramwise_cfg, 'custom_keys': naming})
+        decays = {id(group['params'][0]): group.get('weight_decay', self.base_wd)
+                  for group in groups_without_log(without, module)}
         for group in params:
             group['weight_decay'] = decays[id(group['params'][0])]
-
-    def _decay_by_id(self, model: nn.Module) -> dict[int, float]:
-        """The weight decay of each parameter, by its id, without the keys that do not name it."""
-        paramwise = self.paramwise_cfg
-        groups: list[dict] = []
-        keys = {name: key for name, key in paramwise['custom_keys'].items() if 'decay_mult' in key}
-        try:
-            self.paramwise_cfg = {**paramwise, 'custom_keys': keys}
-            with silent_log():
-                DefaultOptimWrapperConstructor.add_params(self, groups, model)
-        finally:
-            self.paramwise_cfg = paramwise
-        return {id(group['params'][0]): group.get('weight_decay', self.base_wd)
-                for group in groups}
 
 
 class LayerDecayOptimWrapperConstructor(OptimWrapperConstructor):

@@ -130,20 +130,15 @@ class DropIn(nn.Module):
         weights = dict(self.named_parameters())
         if is_pretrained(self.init_cfg) or any(each.is_meta for each in weights.values()):
             super().init_weights()
-            return
-        if self._is_init:
-            return
-        theirs = self.counterpart()
-        if not self.init_cfg and is_pretrained(theirs.init_cfg):
-            theirs.init_cfg = None  # It was taken away after the model was built.
-        theirs._dump_init_info = lambda: None  # The model lists all its parameters itself.
-        theirs.init_weights()
-        with torch.no_grad():
+        elif not self._is_init:
+            theirs = self.counterpart()
+            theirs._dump_init_info = lambda: None  # The model lists all its parameters itself.
+            theirs.init_weights()
             for name, value in self.from_counterpart(theirs.state_dict()).items():
                 if name in weights and weights[name].shape == value.shape and (
                         not is_encoding_weight(name, self.given_encodings)):
-                    weights[name].copy_(value)
-        self._is_init = True
+                    weights[name].data.copy_(value)
+            self._is_init = True
 
     @classmethod
     def translated(cls, options: ReadOnlyConfig) -> ConfigType:
