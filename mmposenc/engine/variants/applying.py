@@ -30,7 +30,7 @@ from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
 SMALL = 256
-#: Constructors that read custom_keys; mmseg's are replaced by ours.
+#: Constructors that read custom_keys, mmseg's for encodings that only this project has.
 CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor',
                 'LearningRateDecayOptimWrapperConstructor', *OF_MMSEG)
 

@@ -36,7 +36,8 @@ def decide_by_upstream_names() -> None:
 
 def groups_without_log(constructor: Any, model: nn.Module) -> list[dict]:
     """The groups that a constructor makes, without a line in the log for each parameter."""
-    logger, groups = MMLogger.get_current_instance(), []
+    groups: list[dict] = []
+    logger = MMLogger.get_current_instance()
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
