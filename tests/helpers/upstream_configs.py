@@ -133,33 +133,31 @@ def _names_one(file):
     return False
 
 
+def _nodes_by_file(library):
+    """(name of a file, config, name of a drop-in in it, its config)"""
+    for file in sorted(folder(library).rglob('*.py')):
+        name = file.relative_to(folder(library)).as_posix()
+        if name not in BROKEN and _names_one(file):
+            cfg = Config.fromfile(file)
+            for node in nodes(cfg.get('model', {})):
+                if upstream(library, kind := node.pop('type')):
+                    yield name, cfg, kind, node
+
+
 @functools.lru_cache(None)
 def backbones(library):
     """(name, its config, names of the files that have it) for each different one of a library."""
     found = {}
-    for file in sorted(folder(library).rglob('*.py')):
-        name = file.relative_to(folder(library)).as_posix()
-        if name in BROKEN or not _names_one(file):
-            continue
-        for node in nodes(Config.fromfile(file).get('model', {})):
-            kind = node.pop('type')
-            if upstream(library, kind):
-                key = kind, repr(sorted(node.items()))
-                found.setdefault(key, (kind, node, []))[2].append(name)
+    for name, _, kind, node in _nodes_by_file(library):
+        found.setdefault((kind, repr(sorted(node.items()))), (kind, node, []))[2].append(name)
     return list(found.values())
 
 
 def paramwise_kinds(library):
     """(name, its config, optimizer's wrapper without the optimizer) for each different one."""
     found = {}
-    for file in sorted(folder(library).rglob('*.py')):
-        if file.relative_to(folder(library)).as_posix() in BROKEN or not _names_one(file):
-            continue
-        cfg = Config.fromfile(file)
-        optim = {key: value for key, value in (cfg.get('optim_wrapper') or {}).items()
-                 if key in ('constructor', 'paramwise_cfg')}
-        for node in nodes(cfg.get('model', {})):
-            kind = node.pop('type')
-            if optim and upstream(library, kind):
-                found.setdefault((kind, repr(optim)), (kind, node, optim))
+    for _, cfg, kind, node in _nodes_by_file(library):
+        if optim := {key: value for key, value in (cfg.get('optim_wrapper') or {}).items()
+                     if key in ('constructor', 'paramwise_cfg')}:
+            found.setdefault((kind, repr(optim)), (kind, node, optim))
     return list(found.values())

@@ -29,9 +29,7 @@ from ...config_types import ConfigType, ReadOnlyConfig
 from ...dependencies import how_to_get
 from ...signatures import parameters_of
 from ...terminal.messages import suggestion_text
-from .groups import decide_by_upstream_names
-
-decide_by_upstream_names()
+from . import groups  # noqa: F401  (it changes mmengine's grouping of parameters)
 
 
 class Upstream(NamedTuple):

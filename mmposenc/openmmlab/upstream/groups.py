@@ -1,11 +1,13 @@
 """Learning rates and weight decay of drop-ins: the constructor of a config groups the library's
-class, which holds the parameters of the drop-in, so names and modules are the library's."""
+class, which holds the parameters of the drop-in, so names and modules are the library's.
+
+Importing this module changes every constructor of the process, in all tools.
+"""
 from __future__ import annotations
 
 import copy
 import logging
 from collections.abc import Mapping
-from functools import wraps
 from typing import Any
 
 from mmengine.logging import MMLogger
@@ -14,24 +16,19 @@ from torch import nn
 
 from ...checkpoint.encoding_names import is_encoding_weight
 
+_call = DefaultOptimWrapperConstructor.__call__
 
-def decide_by_upstream_names() -> None:
-    """Change mmengine's DefaultOptimWrapperConstructor, and so every constructor, in all tools."""
-    call = DefaultOptimWrapperConstructor.__call__
-    if hasattr(call, '__wrapped__'):
-        return
 
-    @wraps(call)
-    def call_by_upstream_names(constructor: Any, model: nn.Module) -> OptimWrapper:
-        model = getattr(model, 'module', model)
-        drop_ins = {f'{name}.' if name else '': module for name, module in model.named_modules()
-                    if hasattr(type(module), 'numbered_counterpart')}
-        if constructor.paramwise_cfg and drop_ins:
-            groups = _groups(constructor, model, drop_ins)
-            constructor = copy.copy(constructor)
-            constructor.add_params = lambda params, module: params.extend(groups)
-        return call(constructor, model)
-    DefaultOptimWrapperConstructor.__call__ = call_by_upstream_names
+def call_by_upstream_names(constructor: Any, model: nn.Module) -> OptimWrapper:
+    """Replaces mmengine's ``__call__``, which every constructor of an optimizer's wrapper has."""
+    model = getattr(model, 'module', model)
+    drop_ins = {f'{name}.' if name else '': module for name, module in model.named_modules()
+                if hasattr(type(module), 'numbered_counterpart')}
+    if constructor.paramwise_cfg and drop_ins:
+        groups = _groups(constructor, model, drop_ins)
+        constructor = copy.copy(constructor)
+        constructor.add_params = lambda params, module: params.extend(groups)
+    return _call(constructor, model)
 
 
 def groups_without_log(constructor: Any, model: nn.Module) -> list[dict]:
@@ -107,3 +104,6 @@ def _with_in_place(model: nn.Module, parts: Mapping[int, nn.Module]) -> nn.Modul
     changed = copy.copy(model)
     vars(changed)['_modules'] = children
     return changed
+
+
+DefaultOptimWrapperConstructor.__call__ = call_by_upstream_names
