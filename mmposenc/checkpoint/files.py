@@ -1,9 +1,11 @@
 """Reads and writes files of weights, .pth or .safetensors, without running code."""
 from __future__ import annotations
 
+import reprlib
 from collections import OrderedDict
 from collections.abc import Mapping
 from importlib.util import find_spec
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +14,7 @@ from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
 from .hub import is_hub_name
-from .integrity import writing_whole_file
+from .integrity import NO_CHECKSUM, store_checksum, writing_whole_file
 from .loading import load_checkpoint
 from .rules import names_text
 
@@ -86,6 +88,28 @@ def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
     return CheckpointFile(state, ignored, meta if isinstance(meta, dict) else {})
 
 
+def checked_meta(meta: object, name: str) -> dict[str, Any]:
+    """What a training of mmengine says of itself in a checkpoint; {} of what is no dict.
+
+    Raises:
+        ValueError: counters that are no whole numbers, or classes that are no names.
+    """
+    meta = meta if isinstance(meta, dict) else {}
+    wrong = [(key, meta[key], 'a whole number') for key, bits in (
+        ('epoch', 31), ('iter', 31), ('seed', 32)) if key in meta and not (
+            isinstance(meta[key], Integral) and 0 <= meta[key] < 1 << bits
+            or (key == 'seed' and meta[key] is None))]
+    data = meta.get('dataset_meta')
+    classes = data.get('classes') if isinstance(data, dict) else data
+    if classes is not None and not (isinstance(classes, (list, tuple))
+                                    and all(isinstance(each, str) for each in classes)):
+        wrong.append(('dataset_meta', data, 'a dict with the names of classes in a list'))
+    for key, value, required in wrong:
+        raise ValueError(f'{name}: {key} in its meta is {reprlib.repr(value)}; {required} is '
+                         'required, as mmengine writes it: take another file, or its weights alone')
+    return meta
+
+
 def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
                      metadata: Mapping[str, str] | None = None) -> None:
     """Write weights to .safetensors, or to .pth as ``{'state_dict': ..., 'meta': ...}``.
@@ -103,6 +127,8 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
                for key, value in state_dict.items()}
     with writing_whole_file(path) as partial:
         if path.suffix == '.safetensors':
-            save_safetensors(weights, partial, {'format': 'pt', **(metadata or {})})
+            save_safetensors(weights, partial,
+                             {'format': 'pt', **(metadata or {}), **NO_CHECKSUM})
+            store_checksum(partial)
         else:
             torch.save(dict(state_dict=weights, meta=dict(metadata or {})), partial)

@@ -5,6 +5,7 @@ import pickle
 import random
 import struct
 import zipfile
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -111,6 +112,20 @@ def test_flipped_bits_are_noticed_or_change_nothing(tmp_path):
     assert passed < 100  # those in what zip files repeat, and in the padding
 
 
+def test_safetensors_that_we_write_have_a_checksum(tmp_path):
+    path, rng = tmp_path / 'x.safetensors', random.Random(1)
+    write_checkpoint(path, STATE, {'source': 'test'})
+    whole = path.read_bytes()
+    for bit in rng.sample(range(8 * len(whole)), 300):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            assert_same(load_checkpoint(path), STATE)  # It was in the name of the checksum.
+        except ValueError as error:
+            assert f'{path} cannot be read' in str(error)
+
+
 def test_files_of_old_torch_have_nothing_to_check(tmp_path):
     torch.save(STATE, tmp_path / 'x.pth', _use_new_zipfile_serialization=False)
     assert damage_or_none(tmp_path / 'x.pth') is None
@@ -174,6 +189,59 @@ def test_what_could_reach_code_is_refused(tmp_path, monkeypatch, content) -> Non
     with pytest.raises(ValueError, match='x.pth is refused: to read it, code .*weights_only=F'):
         roundtrip(tmp_path / 'x.pth', {'a': content})
     assert not (tmp_path / 'mark').exists()
+
+
+def storage(numbers=4):
+    return torch.storage.TypedStorage(wrap_storage=torch.zeros(numbers).untyped_storage(),
+                                      dtype=torch.float32, _internal=True)
+
+
+class LongerThanItsMemory:
+    """A type of NumPy with four letters, whose texts become longer."""
+
+    def __reduce__(self):
+        return np.dtype, ('U4', False, True), (3, '<', None, None, None, 1 << 30, 4, 8)
+
+
+LONGER = Call(np.float64(0).__reduce__()[0], LongerThanItsMemory(), b'abc\0' * 4)
+WIDE = torch.zeros(1).expand(1 << 30)
+META = torch.zeros(4, device='meta')
+CSR = Call(torch._utils._rebuild_sparse_tensor, torch.sparse_csr, (
+    torch.tensor([0, 1000]), torch.tensor([0]), torch.zeros(1), (1, 4)))
+POINTER = Call(np.ndarray, (1,), 'O', b'A' * 8)
+BEYOND = Call(torch._utils._rebuild_tensor_v2, storage(), 0, (9,), (1,), False, OrderedDict())
+
+
+@pytest.mark.parametrize('value, said', [
+    (META, 'float32, meta. is no'), (CSR, 'sparse_csr'), (torch.eye(2).to_sparse(), 'coo'),
+    (torch.quantize_per_tensor(torch.ones(2), 1, 0, torch.qint8), 'qint8'),
+    (torch.nested.nested_tensor([torch.ones(2)]), 'plain tensor'), (WIDE, 'in the file'),
+    (Call(torch.Tensor, 1000), 'its numbers in the file'), (BEYOND, 'resize storage'),
+    (Call(torch.UntypedStorage, 1000), 'a UntypedStorage, which is no weight'),
+    (POINTER, 'a _Array, which is no weight'), (LONGER, 'array of .U4'),
+    (np.array('2026', 'M8[Y]'), 'array of .M8'), (np.zeros(1, 'f4,i4'), 'array of .V8'),
+    (np.zeros(2)[0:1].view('V8'), 'array of .V8'),
+    (torch.Tensor, 'a _TensorMeta, which')])
+def test_what_holds_no_numbers_of_the_file_is_named(tmp_path, value, said) -> None:
+    """Memory of this process, pointers, and what is left out when it is copied."""
+    with pytest.raises(ValueError, match=rf'x.pth (cannot be read|is refused).*{said}'):
+        roundtrip(tmp_path / 'x.pth', {'optimizer': [{'w': value}]})
+
+
+def test_attributes_and_lists_of_types_have_no_effect(tmp_path) -> None:
+    weights = OrderedDict(w=torch.nn.Parameter(torch.ones(2)))
+    weights['w'].clone = weights.keys = torch.Size([3])
+    weights['w']._backward_hooks = OrderedDict({0: torch.Tensor})
+    weights['again'] = weights['w']
+    with torch.serialization.safe_globals([np.ndarray, np.dtype]):
+        before = torch.serialization.get_safe_globals()
+        read = roundtrip(tmp_path / 'x.pth', weights)
+        with pytest.raises(ValueError, match='_Array'):
+            roundtrip(tmp_path / 'y.pth', {'a': POINTER})
+        assert set(torch.serialization.get_safe_globals()) == set(before)
+    assert read['w'] is read['again'] and type(read['w']) is torch.Tensor
+    assert [*read.keys()] == ['w', 'again'] and read['w'].clone().tolist() == [1, 1]
+    assert not read['w']._backward_hooks
 
 
 @pytest.mark.parametrize('length, text', [

@@ -25,8 +25,10 @@ def write_encoder(archive: zipfile.ZipFile, folder: Path) -> Counts:
     Returns:
         The number of tensors and parameters.
     """
+    from mmposenc.checkpoint.integrity import NO_CHECKSUM, store_checksum  # This imports torch.
     weights = encoder_weights(archive.read(_GRAPH))
-    (folder / _WEIGHTS).write_bytes(save(weights))
+    (folder / _WEIGHTS).write_bytes(save(weights, NO_CHECKSUM))
+    store_checksum(folder / _WEIGHTS)
     (folder / 'METADATA').write_bytes(archive.read(_METADATA))
     (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(graph=_GRAPH, tensors=len(weights)))
     return {_WEIGHTS: {'tensors': len(weights),

@@ -6,15 +6,15 @@ import os
 import re
 from collections import deque
 from pathlib import Path
+from typing import Any
 
-import torch
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.logging import print_log
 from mmengine.runner import Runner
 
 from mmposenc.checkpoint.integrity import damage_or_none
-from mmposenc.checkpoint.loading import allowing_safe_types
+from mmposenc.checkpoint.loading import read_pickle
 
 #: The checkpoint that is saved at an interrupt. The next regular checkpoint replaces it.
 INTERRUPTED = 'interrupted.pth'
@@ -65,11 +65,11 @@ def _iterations_and_number(path: Path) -> tuple[int, int]:
     """The iterations of a checkpoint, if they can be read, and the number in its name."""
     number = re.search(r'\d+', path.name)
     try:
-        with allowing_safe_types():
-            iteration = torch.load(str(path), 'cpu', weights_only=True, mmap=True)['meta']['iter']
+        content: Any = read_pickle(path, mmap=True)
+        iteration = int(content['meta']['iter'])
     except Exception:  # The file is damaged in some way, or of another kind.
         iteration = -1
-    return int(iteration), int(number[0]) if number else 0
+    return iteration, int(number[0]) if number else 0
 
 
 class CheckpointHook(_CheckpointHook):
