@@ -93,14 +93,21 @@ def pieces_of(path: Path, name: str) -> list[str]:
     """The names of the files that an index lists; none if the file is not an index.
 
     Raises:
-        ValueError: the index names another kind of file.
+        ValueError: it is no index, or names another kind of file or one of another folder.
     """
     if path.suffix != '.json':
         return []
-    pieces = sorted(set(json.loads(path.read_text())['weight_map'].values()))
-    for piece in pieces:
-        if not piece.endswith('.safetensors'):
-            raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
+    try:
+        pieces = sorted(set(json.loads(path.read_bytes())['weight_map'].values()))
+        # Two dots, a slash first, colons and backslashes lead out of the folder.
+        wrong = [piece for piece in pieces or ['']
+                 if not re.fullmatch(r'(?!.*\.\.)[^/:\\][^:\\]*\.safetensors', piece)]
+    except Exception as error:  # Damaged text ends in errors of many kinds.
+        raise ValueError(f'{path} cannot be read, it is cut short or no index with a weight_map '
+                         f'({in_a_line(error)}): copy or download it again') from error
+    if wrong:
+        raise ValueError(f'{name}: its index names {wrong[0]!r}, which is no .safetensors of its '
+                         'folder')
     return pieces
 
 
@@ -108,11 +115,20 @@ def files_in_folder(folder: Path) -> list[Path]:
     """The files of the weights in a folder that ``save_pretrained`` or ``hf download`` wrote.
 
     Raises:
-        ValueError: it has no file with a name of :data:`WEIGHTS`.
+        ValueError: it has no file with a name of :data:`WEIGHTS`, or its index names a link to a
+            file of another folder.
     """
+    home = folder.resolve()
+    # The hub's cache has links to models--OWNER--NAME/blobs in its .../snapshots/REVISION.
+    home = home.parent.parent if home.parent.name == 'snapshots' else home
     for path in (folder / file for file in WEIGHTS):
         if path.is_file():
-            return [folder / piece for piece in pieces_of(path, str(folder))] or [path]
+            pieces = [folder / piece for piece in pieces_of(path, str(folder))]
+            for piece in pieces:
+                if not piece.resolve().is_relative_to(home):
+                    raise ValueError(f'{folder}: its index names {piece.name}, a link to '
+                                     f'{piece.resolve()}, which is not of its folder')
+            return pieces or [path]
     raise ValueError(f'{folder} is a folder without {" or ".join(WEIGHTS)}; name a file')
 
 

@@ -86,6 +86,29 @@ def test_a_model_in_pieces(repos):
     assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
 
 
+@pytest.mark.parametrize('index, said', [
+    ('[1]', 'no index with a weight_map'), ('{"a": 1}', 'weight_map'), ('{"weight_map', 'no index'),
+    ('{"weight_map": {}}', 'no .safetensors of its'), ('[' * 100_000, 'no index'),
+    *((json.dumps({'weight_map': {'a': f'{name}.safetensors'}}), 'of its folder')
+      for name in ('../x', '/etc/x', 'a/../../x', 'C:/x', '..\\x', 'link'))])
+def test_an_index_names_files_of_its_folder(tmp_path, index, said):
+    folder = tmp_path / 'model'
+    folder.mkdir()
+    (tmp_path / 'x.safetensors').write_bytes(save(STATE))
+    (folder / 'link.safetensors').symlink_to(tmp_path / 'x.safetensors')
+    (folder / 'model.safetensors.index.json').write_text(index)
+    with pytest.raises(ValueError, match=rf'model.*{said}'):
+        load_checkpoint(folder)
+    cache = tmp_path / 'models--me--pieces'  # The hub's own links are followed.
+    (cache / 'blobs').mkdir(parents=True)
+    (cache / 'blobs' / '1').write_bytes(save(STATE))
+    (cache / 'snapshots' / 'main').mkdir(parents=True)
+    (cache / 'snapshots' / 'main' / 'a.safetensors').symlink_to('../../blobs/1')
+    (cache / 'snapshots' / 'main' / 'model.safetensors.index.json').write_text(
+        '{"weight_map": {"a": "a.safetensors"}}')
+    assert loads(cache / 'snapshots' / 'main')
+
+
 def test_names_that_lead_nowhere(repos):
     assert 'me/model has no file other.safetensors; write hf://OWNER/NAME/FILE' in refusal(
         'hf://me/model/other.safetensors', ValueError)
