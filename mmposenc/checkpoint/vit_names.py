@@ -3,6 +3,7 @@ Qwen3-VL: renamed to timm's, and then read by timm's table (:mod:`mmposenc.check
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import isqrt
 
 import torch
 from torch import Tensor
@@ -147,7 +148,13 @@ def _huggingface_names(state: State) -> dict[str, str]:
     mean of the patches, as Dinov2's, is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
     names = prefix_remover(patches)(state)
-    dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
+    tensors = {new: state[name] for name, new in names.items()}
+    table = tensors.get('embeddings.position_embeddings')
+    if 'embeddings.cls_token' not in tensors and table is not None and (
+            isqrt(table.shape[1]) ** 2 != table.shape[1]):
+        raise ValueError('these are weights of ViTPose, whose patches overlap and whose table has '
+                         'a row that is added to every cell')
+    dims = tensors[patches].shape[0] if patches in tensors else 0
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
         if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
             names |= {name: name for name in (f'{head}.weight', f'{head}.bias')}

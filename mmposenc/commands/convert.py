@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
         needs += [f'{BACKBONE}rel_pos_encoding.{name}={value}'.replace(' ', '')
                   for name, value in rotary.items() if value not in (100.0, False)]
         print(f'the model for these weights needs {" ".join(needs)}')
-        for who, options in look_alikes(converted.state_dict).items():
+        for who, options in look_alikes(converted.state_dict, file.state_dict).items():
             print(f'the file does not name the model; if it is {who}: '
                   f'{" ".join(BACKBONE + option for option in options)}')
     if file.ignored:

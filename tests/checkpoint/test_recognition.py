@@ -22,7 +22,7 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from timm.models.vision_transformer_sam import VisionTransformerSAM
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
-from mmposenc.backbones.archs import needed_options
+from mmposenc.backbones.archs import look_alikes, needed_options
 from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
 
 #: A name that files of models have that load in timm's names alone, what they are, and whose.
@@ -85,6 +85,16 @@ def test_a_wrong_source_says_whose_names_these_are() -> None:
     params, _ = load_golden('pvt_plain_21')
     with pytest.raises(ValueError, match="'deit' has no rule for .*those of source 'pvt'"):
         convert(params, 'deit')
+
+
+@pytest.mark.parametrize('prefix', ['', 'backbone.'])
+def test_relatives_of_hugging_faces_vit_are_told_apart(prefix) -> None:
+    patches = {f'{prefix}embeddings.patch_embeddings.projection.weight': torch.zeros(8, 3, 16, 16)}
+    block = {f'{prefix}encoder.layer.0.attention.attention.query.weight': torch.zeros(8, 8)}
+    table = {f'{prefix}embeddings.position_embeddings': torch.zeros(1, 193, 8)}
+    with pytest.raises(ValueError, match='these are weights of ViTPose'):
+        convert({**patches, **block, **table}, 'huggingface-vit')
+    assert [*look_alikes({}, ['dpt.a']).values()] == [['pos_encoding.interpolation=bilinear']]
 
 
 def test_this_projects_own_names_are_no_sources() -> None:

@@ -131,13 +131,15 @@ _ALIKE = (
 )
 
 
-def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
+def look_alikes(state_dict: Mapping[str, Tensor], names: Iterable[str] = ()
+                ) -> dict[str, list[str]]:
     """Models other than the one that :func:`needed_options` names whose weights look the same as
     these, as positions that turn queries and keys, activations, heads and windows leave no trace in
     a file.
 
     Args:
         state_dict: as :func:`mmposenc.checkpoint.convert` gives it.
+        names: of the weights in the file.
 
     Returns:
         For each model the options of ``backbone`` that it needs in place of the inferred ones.
@@ -146,6 +148,11 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
                 for option in needed_options(state_dict))
     arch = facts.get('arch', '')
     alike = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
+    if arch in ('siglip-base', 'siglip-so400m'):
+        alike['the image tower of Idefics2, Idefics3 or SmolVLM, whose positions are right here at '
+              'this size alone'] = [f'img_size={facts.get("img_size", 224)}']
+    if any(name.startswith('dpt.') for name in names):
+        alike['DPT, as names in the file begin with it'] = ['pos_encoding.interpolation=bilinear']
     rope = arch.replace('deit3', 'rope-vit') + '-axial-ape'
     if arch.startswith('deit3-') and rope in ARCHS:
         alike['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
