@@ -23,15 +23,15 @@ from ..checkpoint.encoding_names import (
     is_encoding_weight,
     replaced_slots,
 )
-from ..checkpoint.files import read_checkpoint
+from ..checkpoint.files import checked_meta, read_checkpoint
 from ..checkpoint.mismatch import mismatch_text
-from ..checkpoint.numbers import check_numbers
+from ..checkpoint.numbers import copy_weights
 from ..checkpoint.recognition import SUPPORTED
 from ..checkpoint.rules import names_text
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from .archs import look_alikes, needed_options
 from .fitting import fit_weights
-from .modules import load_state_dict, print_log
+from .modules import print_log
 
 State = Mapping[str, Tensor]
 _ANY_BLOCK = re.compile(r'(?<=stages\.)\d+|(?<=blocks\.)\d+')
@@ -98,6 +98,8 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     if name is None:
         name = 'checkpoint' if isinstance(checkpoint, Mapping) else str(checkpoint)
     file = read_checkpoint(checkpoint, name)
+    if same_model:
+        checked_meta(file.meta, name)
     if averages := set(file.ignored) & {'state_dict_ema', 'model_ema'}:  # timm's, DeiT's
         print_log(f'{name}: averaged weights, {names_text(sorted(averages))}, are not taken: give '
                   'a file or a dict of these alone if you want them', 'current', logging.WARNING)
@@ -118,12 +120,10 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     if misfits and (strict or not fitting):
         advice = remedy or (_advice_text(weights, state, source) if is_backbone else '')
         raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
-    if is_backbone:
-        check_numbers({key: value for key, value in fitting.items()
-                       if weights[key].is_floating_point()}, name)
-    copied = OrderedDict(fitting if is_backbone else state)
+    copied = OrderedDict((key, value) for key, value in state.items()
+                         if key in fitting or not (is_backbone or key in weights))
     setattr(copied, '_metadata', getattr(file.state_dict, '_metadata', {}))  # noqa: B010
-    load_state_dict(model, copied)
+    copy_weights(model, copied, name)
     if misfits:
         print_log(f'{name} does not fit {what}: {len(fitting)} of {len(weights)} weights are '
                   f'loaded:\n{misfits}', 'current', logging.WARNING)
@@ -187,7 +187,7 @@ def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted
                              f'`mmposenc convert {converted.source}`, and give the result to '
                              'load_from')
         if alike := '; '.join(f'{who} ({" ".join(options)})' for who, options
-                              in look_alikes(converted.state_dict).items()):
+                              in look_alikes(converted.state_dict, weights).items()):
             print_log(f'{name}: models with the same names and shapes of weights but other options '
                       f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)

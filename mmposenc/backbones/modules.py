@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, TypeGuard
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..config_types import ConfigType
 from ..dependencies import require
@@ -68,15 +68,10 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
     def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
         """Write a line to the log 'mmposenc'."""
         logging.getLogger('mmposenc').log(level, message)
-
-    def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-        """Copy the weights that the module has; the others are ignored."""
-        module.load_state_dict(state, strict=False)
 else:
     require(__name__, libraries=())
     from mmengine.logging import MMLogger
     from mmengine.model import BaseModule, ModuleList
-    from mmengine.runner.checkpoint import load_state_dict as _load_state_dict
 
     from ..checkpoint import mmengine_loading  # noqa: F401  (files are read without running code)
 
@@ -84,8 +79,4 @@ else:
         """Write a line to the log of the run, which its console shows too."""
         MMLogger.get_current_instance().log(level, message)
 
-    def load_state_dict(module: nn.Module, state: Mapping[str, Tensor]) -> None:
-        """Copy the weights that fit the module; the others are ignored."""
-        _load_state_dict(module, state, logger='silent')
-
-__all__ = ['BaseModule', 'ModuleList', 'is_pretrained', 'load_state_dict', 'print_log']
+__all__ = ['BaseModule', 'ModuleList', 'is_pretrained', 'print_log']

@@ -11,16 +11,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import torch
 from mmengine.logging import HistoryBuffer, MMLogger  # noqa: F401  (files may hold one)
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
+from torch import Tensor, nn
 
 from .loading import load_checkpoint
+from .numbers import copying
 
 if TYPE_CHECKING:
     from torch.serialization import MAP_LOCATION
@@ -63,6 +66,20 @@ def _read(file: str | Path | IO[bytes], map_location: MAP_LOCATION = None,
         return load_checkpoint(path, map_location)
 
 
+_load_state_dict = _mmengine.load_state_dict
+
+
+@wraps(_load_state_dict)
+def load_state_dict(module: nn.Module, state_dict: Mapping[str, Tensor], *args: Any, **kwargs: Any
+                    ) -> None:
+    """Replaces mmengine's function of this name, which logs errors of copying, and goes on."""
+    wraps_model = _mmengine.is_model_wrapper(module) or isinstance(module, _mmengine.BaseTTAModel)
+    model: Any = module.module if wraps_model else module
+    with copying(model, state_dict, 'the checkpoint'):
+        _load_state_dict(module, state_dict, *args, **kwargs)
+
+
+_mmengine.load_state_dict = load_state_dict
 _mmengine.load_from_local = load_from_local
 _mmengine.load_url = load_url
 # mmengine 0.10.7 does not have this function. It calls torch.load, which is safe from torch 2.6 on.

@@ -13,6 +13,7 @@ from ..backbones.modules import is_pretrained
 from ..checkpoint.encoding_names import SLOTS
 from ..checkpoint.files import read_checkpoint
 from ..checkpoint.mismatch import mismatch_text
+from ..checkpoint.numbers import copy_weights
 from ..checkpoint.rules import names_text
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
@@ -109,13 +110,16 @@ class TimmBackbone(BaseModule):
                 key: value for key, value in resized.items() if not key.startswith('head')})
             if misfits:
                 raise ValueError(f'{file} does not fit timm:{self.name}: {misfits}')
-            plain.load_state_dict(resized, strict=False)
+            copy_weights(plain, {key: value for key, value in resized.items()
+                                 if not key.startswith('head')}, file)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
-        dropped = self.model.load_state_dict(plain.state_dict(), strict=False).unexpected_keys
+        state = plain.state_dict()
+        copy_weights(self.model, state, file)
+        dropped = state.keys() - self.model.state_dict().keys()
         if dropped:
             print_log(f'{file}: left out, as the model lacks these encodings: '
-                      f'{names_text(dropped)}', 'current')
+                      f'{names_text(sorted(dropped))}', 'current')
         self._is_init = True
 
     def forward(self, x: Tensor) -> tuple[Tensor]:

@@ -1,9 +1,11 @@
 """Pretrained weights: official files load as they are, and what does not fit is named."""
 import logging
+import re
 
 import pytest
 import torch
 from helpers.golden_backbones import PVTS as SIZES
+from mmengine.runner import checkpoint
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
 from mmposenc.checkpoint import convert_back, read_checkpoint, write_checkpoint
@@ -72,12 +74,14 @@ def test_another_architecture_is_an_error_that_names_everything(tmp_path):
      r"If this is the backbone, give prefix='net\.encoder\.'"),
     (dict(prefix='encoder.'), dict, "no weights with prefix='encoder.', but patch_embed|stages"),
     *(({}, lambda state, change=change: {**state, 'stages.1.blocks.0.mlp.fc1.bias': change(
-        state['stages.1.blocks.0.mlp.fc1.bias'])}, rf'finite floating-point numbers are required, '
-        rf'others are in stages\.1\.blocks\.0\.mlp\.fc1\.bias \({kind}\)') for change, kind in (
+        state['stages.1.blocks.0.mlp.fc1.bias'])}, r"finite numbers of the model's types "
+        rf'are required; others are in stages\.1\.blocks\.0\.mlp\.fc1\.bias \({kind}\)')
+      for change, kind in (
         (lambda bias: bias * torch.nan, 'NaN or infinite'), (lambda bias: bias / 0, 'NaN or .*'),
         (lambda bias: torch.full_like(bias, torch.inf), 'NaN or infinite'),
-        (lambda bias: bias.char(), 'strided, int8'), (lambda bias: bias > 0, 'strided, bool'),
-        (lambda bias: bias + 0j, 'strided, complex64'), (lambda bias: bias.to('meta'), 'no values'),
+        (lambda bias: bias.char(), 'int8, here float32'), (lambda bias: bias > 0, 'bool, .*'),
+        (lambda bias: bias + 0j, 'complex64, .*'), (lambda bias: bias.to('meta'), 'no values.*'),
+        (lambda bias: bias.double() + 1e300, 'NaN or infinite'),
         (torch.Tensor.to_sparse, 'sparse_coo, float32')))])
 def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
     """Quantized weights would be copied without their factors."""
@@ -86,6 +90,39 @@ def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
     with pytest.raises(ValueError, match=f'x.pth.*{said}'):
         load_pretrained(model, held(model.state_dict()), **options, name='x.pth', strict=True)
     torch.testing.assert_close(dict(model.state_dict()), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('change, said', [
+    (lambda state: state['num_batches_tracked'].float(), r'num_batches_tracked \(float32, .*'),
+    (lambda state: state['weight'].int(), r'weight \(int32, here float32\)'),
+    (lambda state: state['bias'] / 0, r'bias \(NaN or infinite\)'),
+    (lambda state: state['running_var'].to('meta'), r'running_var \(no values')])
+@pytest.mark.parametrize('load', [lambda *args: load_pretrained(*args, name='x.pth', strict=False),
+                                  lambda *args: checkpoint.load_state_dict(*args)])
+def test_weights_of_a_whole_model_hold_the_files_numbers(change, said, load):
+    model = torch.nn.BatchNorm2d(3)
+    state = {key: value + 1 for key, value in model.state_dict().items()}
+    load(model, {**state, 'bias': state['bias'].double(), 'weight': torch.full((1,), 2.).expand(3)})
+    torch.testing.assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
+    wrong = change({**state, 'bias': state['bias']})
+    name = re.match(r'\w+', said)[0]
+    with pytest.raises(ValueError, match=f'(x.pth|checkpoint).*{said}'):
+        load(model, {**state, name: wrong})
+    torch.testing.assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
+
+
+def test_a_weight_of_two_names_and_a_model_without_memory():
+    model = torch.nn.ModuleDict({'a': torch.nn.Linear(2, 2)})
+    model['b'] = model['a']
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    load_pretrained(model, state)
+    with pytest.raises(ValueError, match='x.pth: the model does not have the numbers .* a.bias'):
+        load_pretrained(model, {**state, 'b.bias': state['b.bias'] + 1}, name='x.pth')
+    with pytest.raises(ValueError, match='meta device'):
+        load_pretrained(model.to('meta'), state)
+    masked = torch.nn.Module()
+    masked.register_buffer('mask', torch.tensor([0., -torch.inf]))
+    load_pretrained(masked, {'mask': masked.mask.clone()})
 
 
 @pytest.mark.parametrize('build, lost', [

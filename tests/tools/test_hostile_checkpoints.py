@@ -73,6 +73,23 @@ def test_the_config_of_a_checkpoint_is_not_run_either(detector, train, tmp_path,
     assert not pathlib.Path('mark').exists()
 
 
+@pytest.mark.parametrize('change, said', [
+    (lambda held: held['meta'].update(epoch='x'), "epoch in its meta is 'x'; a whole number"),
+    (lambda held: held['meta'].update(dataset_meta={'classes': [1]}), 'names of classes'),
+    (lambda held: held.update(meta=3), 'from which this training can continue .KeyError: epoch'),
+    (lambda held: held.pop('message_hub'), 'continue .KeyError: message_hub.: resume one that'),
+    (lambda held: held.update(optimizer=3), 'from which this training can continue .Attr'),
+    (lambda held: held.update(ema_state_dict={f'module.{key}': value * torch.nan for key, value in
+                                              held['state_dict'].items()}), 'NaN or infinite')])
+def test_an_odd_checkpoint_is_named(detector, train, tmp_path, monkeypatch, change, said) -> None:
+    monkeypatch.chdir(tmp_path)
+    held = torch.load(detector['work_dir'] / 'epoch_1.pth', weights_only=False)
+    change(held)
+    torch.save(held, 'odd.pth')
+    with pytest.raises((ValueError, SystemExit), match=f'odd.pth.*{said}'):
+        train(detector['config'], '--work-dir', 'work', '--resume', 'odd.pth')
+
+
 @pytest.mark.parametrize('imports', [
     'import mmposenc; from mmengine.runner import load_checkpoint',
     'from mmengine.runner.checkpoint import load_checkpoint; import mmposenc.engine',

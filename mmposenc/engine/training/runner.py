@@ -22,9 +22,12 @@ from torch.utils.data import DataLoader
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint import load_checkpoint
+from mmposenc.checkpoint.files import checked_meta
 from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
+from mmposenc.checkpoint.numbers import check_numbers
 from mmposenc.config_types import ConfigType
+from mmposenc.terminal.messages import in_a_line
 
 from ..config.checks import check_trained_classes
 from ..config.models import hint_to_config_beside
@@ -60,7 +63,8 @@ class CheckpointRunner(_Runner):
             self.logger.warning(f'--resume auto: no checkpoint in {self.work_dir}, training starts '
                                 'from the beginning')
         elif '://' not in self._load_from:
-            meta = load_checkpoint(self._load_from, mmap=True).get('meta', {})
+            meta = checked_meta(load_checkpoint(self._load_from, mmap=True).get('meta'),
+                                f'the checkpoint {self._load_from}')
             if meta.get('seed') is not None:
                 # A new one: the old one may be mmengine's default, which all runners share.
                 self._randomness_cfg = {**self._randomness_cfg, 'seed': meta['seed']}
@@ -70,23 +74,27 @@ class CheckpointRunner(_Runner):
                         *args: object, **kwargs: object) -> dict:
         checkpoint: dict = CheckpointLoader.load_checkpoint(filename, map_location)
         # The file has only weights, as .safetensors do, but EMAHook asks for this key.
-        if 'state_dict' not in checkpoint:
+        if not isinstance(checkpoint.get('state_dict'), dict):
             checkpoint = {'state_dict': checkpoint}
-        if isinstance(checkpoint.get('meta'), dict):
-            # Removed, because a resume would run the text of this config as code.
-            checkpoint['meta'].pop('config', None)
-        self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
+        name = f'the checkpoint {filename}'
+        checkpoint['meta'] = checked_meta(checkpoint.get('meta'), name)
+        # Removed, because a resume would run the text of this config as code.
+        checkpoint['meta'].pop('config', None)
         model = unwrapped_model(self.model)
+        for key in {'state_dict', 'ema_state_dict'} & checkpoint.keys():  # EMAHook loads both.
+            if isinstance(checkpoint[key], dict):
+                check_numbers({str(key).removeprefix('module.'): value for key, value
+                               in checkpoint[key].items()}, name, model.state_dict())
+        self.call_hook('after_load_checkpoint', checkpoint=checkpoint)
         same_model = self._resume or self._train_loop is None
         if same_model:
             loop = self._test_loop if self._train_loop is None else self._train_loop
             data = getattr(getattr(loop, 'dataloader', None), 'dataset', None)
-            check_trained_classes(checkpoint.get('meta') or {},
-                                  getattr(data, 'metainfo', {}).get('classes') or (),
-                                  f'the checkpoint {filename}')
+            check_trained_classes(checkpoint['meta'],
+                                  getattr(data, 'metainfo', {}).get('classes') or (), name)
         load_pretrained(
             model.module if isinstance(model, BaseTTAModel) else model, checkpoint,
-            name=f'the checkpoint {filename}', strict=self.cfg.get('load_strict', True),
+            name=name, strict=self.cfg.get('load_strict', True),
             same_model=same_model,
             remedy='; use the config it was trained with'
                    f'{hint_to_config_beside(filename)}, or pass '
@@ -96,6 +104,17 @@ class CheckpointRunner(_Runner):
         return checkpoint
 
     def resume(self, filename: str, *args: object, **kwargs: object) -> None:
+        try:
+            self._resume_all(filename, *args, **kwargs)
+        except Exception as error:
+            if filename in str(error):
+                raise
+            raise ValueError(f'the checkpoint {filename} is not one from which this training can '
+                             f'continue ({in_a_line(error)}): resume one that a training with '
+                             'this config wrote, or begin anew from its weights with load_from'
+                             ) from error
+
+    def _resume_all(self, filename: str, *args: object, **kwargs: object) -> None:
         super().resume(filename, *args, **kwargs)
         checkpoint, self._loaded = self._loaded, {}
         if isinstance(self._train_loop, ResumableLoop):
