@@ -60,7 +60,8 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'engine.training.finite': ('NotFiniteHook',),
     },
     'metric': {
-        'openmmlab.mmseg.segmentation': ('DumpSegResults',),
+        'openmmlab.dumping': ('DumpResults', 'DumpSegResults'),
+        'openmmlab.mmdet.detection': ('DumpDetResults',),
         'openmmlab.mmdet.coco_metric': ('CocoMetric',),
     },
     'optim_wrapper': {

@@ -13,8 +13,10 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
+from mmposenc.writing import writing_whole_file
+
 from .hub import is_hub_name
-from .integrity import NO_CHECKSUM, store_checksum, writing_whole_file
+from .integrity import NO_CHECKSUM, store_checksum
 from .loading import load_checkpoint
 from .rules import names_text
 

@@ -1,13 +1,9 @@
-"""Checks whether a checkpoint file is whole, and writes files so that they are always whole."""
+"""Checks whether a checkpoint file is whole."""
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 #: What to give as metadata of a .safetensors file, to which :func:`store_checksum` adds the digits.
@@ -67,57 +63,3 @@ def _checksum(path: str | Path) -> tuple[int, bytes, bytes]:
         while piece := file.read(1 << 24):
             digest.update(piece)
     return found.start(1), found[1], digest.hexdigest().encode()
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a complete file to its final name, so that after a kill or a power cut there is either
-    the old file or the new one."""
-    flush(partial)
-    os.replace(partial, path)
-    flush(path.absolute().parent)
-
-
-@contextmanager
-def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
-                       ) -> Iterator[Path]:
-    """A context that gives its block an empty file to write to. The file takes its own name when
-    the block ends well, and is deleted after an error.
-
-    Args:
-        path: the file.
-        durable: wait until the disk has it, so that a power cut cannot damage it.
-        suffix: how the other name ends, ``<name>.<random digits><suffix>``.
-    """
-    path = Path(path)
-    # Opened with mode 'x', so this process makes the file: nobody can have put a file or a link
-    # there.
-    partial = path.with_name(f'{path.name}.{secrets.token_hex(4)}{suffix}')
-    try:
-        open(partial, 'x').close()
-    except OSError as error:  # The disk is full, or the folder cannot be written.
-        error.filename = str(path)
-        raise
-    try:
-        yield partial
-        if durable:
-            put_in_place(partial, path)
-        else:
-            os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def flush(path: str | Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk and not only in the system's
-    memory."""
-    folder = os.path.isdir(path)
-    try:
-        descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
-    except PermissionError:
-        if not folder:
-            raise
-        return  # Windows cannot open a folder.
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -45,7 +45,12 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         SystemExit: with status 2 if there is no such command.
     """
-    name, *words = (sys.argv[1:] if argv is None else argv) or ['']
+    from ..terminal.streams import lasting_streams
+    with lasting_streams():
+        _run_command(*(sys.argv[1:] if argv is None else argv) or [''])
+
+
+def _run_command(name: str, *words: str) -> None:
     if name in ('', '-h', '--help'):
         print(usage_text())
         sys.exit(0 if name else 2)
@@ -62,4 +67,4 @@ def main(argv: list[str] | None = None) -> None:
     # A package that is missing is an error of one line.
     with reporting_errors(Namespace(traceback='--traceback' in words)):
         module = importlib.import_module(f'{__name__}.{name}')
-    module.main(words)
+    module.main([*words])

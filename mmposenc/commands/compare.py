@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     words = sys.argv[1:] if argv is None else ['compare', *argv]
     command = shlex.join(['mmposenc', *words])
-    with reporting_errors(args):
+    with reporting_errors(args, only_prints=args.dry_run):
         try:
             status = run_study(args, command)
         except KeyboardInterrupt:

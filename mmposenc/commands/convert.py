@@ -45,14 +45,16 @@ def main(argv: list[str] | None = None) -> None:
         from ..checkpoint.eva import rotary_options
         from ..checkpoint.numbers import check_numbers
         from ..checkpoint.rules import names_text
+        from ..writing import check_new_files
         source = None if args.source == 'auto' else args.source
         check_source(source, back=args.to == 'timm')  # Checked before a file is read or downloaded.
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
-        if output.exists() and not args.overwrite:
-            raise ValueError(f'{output} exists; give --overwrite to replace it')
         if not output.absolute().parent.is_dir():
             raise ValueError(f'{output.absolute().parent} is not a folder')
+        check_new_files(output.parent, [output.name], 'OUTPUT', ours=lambda _: args.overwrite,
+                        inputs=[args.input, *Path(args.input).glob('*')],
+                        remedy='give --overwrite to replace it')
         file = read_checkpoint(args.input)
         converted = convert_file(args, source, file.state_dict)
         periods = converted.computed.get('periods')

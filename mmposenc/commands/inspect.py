@@ -46,11 +46,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    # The output of libraries must not mix with the lines on standard output.
-    with reporting_errors(args), contextlib.redirect_stdout(sys.stderr):
-        from ..engine.variants.applying import read_encoded_config
-        from ..lab.inspect.report import inspect_config
-        cfg = read_encoded_config(args)
-        lines = inspect_config(cfg, args.checkpoint, size=args.size, image=args.image,
-                               at=tuple(args.at), out=args.out)
-    print('\n'.join(lines))
+    with reporting_errors(args, only_prints=args.out is None):
+        # The output of libraries must not mix with the lines on standard output.
+        with contextlib.redirect_stdout(sys.stderr):
+            from ..engine.variants.applying import read_encoded_config
+            from ..lab.inspect.report import inspect_config
+            cfg = read_encoded_config(args)
+            lines = inspect_config(cfg, args.checkpoint, size=args.size, image=args.image,
+                                   at=tuple(args.at), out=args.out)
+        print('\n'.join(lines))

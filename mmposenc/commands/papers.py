@@ -21,7 +21,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reporting_errors(args):
+    with reporting_errors(args, only_prints=True):
         if args.table is not None:
             _print_table(args.table)
         else:

@@ -20,7 +20,7 @@ else:
 PATCHES = {
     'mmdet.apis.det_inferencer': ('compat.patches', 'find_our_loading'),
     'mmdet.datasets.utils': ('compat.patches', 'find_our_loading'),
-    'mmengine.config.config': ('compat.patches', 'find_configs'),
+    'mmengine.config.config': ('compat.patches', 'find_and_write_configs'),
     'mmengine.config.utils': ('compat.patches', 'know_this_package'),
     'mmengine.fileio.handlers.yaml_handler': ('compat.patches', 'read_yaml_as_data'),
     'mmengine.hub.hub': ('compat.patches', 'install_nothing'),

@@ -8,6 +8,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+from .config_text import config_text
+
 
 def _configs() -> ModuleType:
     """Import the package of configs when a config is asked for; it stands beside this one."""
@@ -56,13 +58,17 @@ def leave_out_multimodal(module: ModuleType) -> None:
         vars(module).update(WITH_MULTIMODAL=False)
 
 
-def find_configs(module: ModuleType) -> None:
+def find_and_write_configs(module: ModuleType) -> None:
     """Change ``mmengine.config.config``: ``package::name`` works in ``_base_`` and in
-    ``Config.fromfile``.
+    ``Config.fromfile``, and what is written reads back as it was.
 
     mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
     be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or
     mmpretrain's scope, which they set as default_scope, and name mmposenc's classes in full.
+
+    mmengine's ``pretty_text``, by which every config is written, formats with yapf for about a
+    second, makes a SyntaxError of a signal that comes meanwhile, and writes numbers that are not
+    finite as names that nothing defines.
     """
     get_cfg_path, fromfile = module.Config._get_cfg_path, module.Config.fromfile
 
@@ -80,6 +86,7 @@ def find_configs(module: ModuleType) -> None:
 
     module.Config._get_cfg_path = staticmethod(by_package)
     module.Config.fromfile = staticmethod(from_name)
+    module.Config.pretty_text = property(lambda cfg: config_text(cfg.to_dict()))
 
 
 def install_nothing(module: ModuleType) -> None:

@@ -14,7 +14,7 @@ from ..class_index import CLASSES, lazy
 _MODULES = {
     **{name: module for table in CLASSES.values() for name, module in table.items()
        if module.startswith('engine.')},
-    'DumpSegResults': 'openmmlab.mmseg.segmentation',
+    'DumpSegResults': 'openmmlab.dumping',
     'NotFinite': 'engine.training.finite',
     'browse': 'engine.apps.browse',
     'build_runner': 'engine.training.launch',

@@ -7,8 +7,10 @@ import os
 import os.path as osp
 import re
 import sys
+from functools import partial
 from numbers import Real
 from pathlib import Path
+from typing import cast
 
 import torch
 from mmengine.device import get_device
@@ -18,7 +20,7 @@ from mmengine.runner import Runner
 
 from ..backbones.structure import encoding_lines
 from ..encodings.build import listed
-from ..terminal.messages import printable
+from ..terminal.messages import in_a_line, printable
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -82,7 +84,16 @@ def quieten_console(logger: logging.Logger) -> logging.Logger:
         if type(handler) is logging.StreamHandler and handler.level > logging.DEBUG:
             handler.addFilter(_ConsoleFilter())
             handler.setFormatter(_LineFormatter('%(asctime)s %(message)s', '%H:%M:%S'))
+        if isinstance(handler, logging.FileHandler):
+            handler.handleError = partial(_say_once, handler)  # type: ignore[method-assign]
     return logger
+
+
+def _say_once(handler: logging.FileHandler, record: logging.LogRecord) -> None:
+    """Say that a log cannot be written, where logging would print a traceback for each line."""
+    handler.handleError = lambda record: None  # type: ignore[method-assign]
+    print(f'warning: the log {handler.baseFilename} cannot be written '
+          f'({in_a_line(cast(Exception, sys.exc_info()[1]))}); the run goes on', file=sys.stderr)
 
 
 class ConsoleHook(Hook):

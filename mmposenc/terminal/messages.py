@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
+from .streams import LastingStream, lasting_streams
+
 #: Exceptions whose message is enough; for others the message begins with their type.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
@@ -47,19 +49,15 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
 
-class QuietOutput:
+class QuietOutput(LastingStream):
     """A standard output without what libraries print about their files."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self.stream, self.dropped = stream, False
+    dropped = False
 
     def write(self, text: str) -> int:
         # print() writes the end of a line in a separate call.
         self.dropped = bool(_CHATTER.match(text)) or self.dropped and text == '\n'
-        return len(text) if self.dropped else self.stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+        return len(text) if self.dropped else super().write(text)
 
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
@@ -97,14 +95,20 @@ def _is_own_end(error: BaseException) -> bool:
 
 
 @contextmanager
-def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
+def reporting_errors(args: argparse.Namespace, *, only_prints: bool = False) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
     and keep the output of libraries off the console.
 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
-    files that are half written are removed as after an error.
+    files that are half written are removed as after an error. Where standard output cannot be
+    written, the body goes on to its end; if it ``only_prints``, the status then says so.
     """
+    with lasting_streams():
+        yield from _reporting_errors(args, only_prints)
+
+
+def _reporting_errors(args: argparse.Namespace, only_prints: bool) -> Iterator[None]:
     before, stdout, showwarning = _log_file(), sys.stdout, warnings.showwarning
     # The name of a file may not be valid in the console's encoding.
     if hasattr(stdout, 'reconfigure'):
@@ -113,11 +117,12 @@ def reporting_errors(args: argparse.Namespace) -> Iterator[None]:
     terminate = signal.signal(signal.SIGTERM, _end)
     try:
         yield
+        sys.stdout.flush()
+        if only_prints and (lost := getattr(stdout, 'error', None)):
+            raise Ended(128 + signal.SIGPIPE if isinstance(lost, BrokenPipeError) else 1)
     except KeyboardInterrupt as stop:
         print('stopped', file=sys.stderr)
         raise Ended(128 + signal.SIGINT) from stop
-    except BrokenPipeError as stop:  # Who reads the output, such as head, has enough.
-        raise Ended(128 + signal.SIGPIPE) from stop
     except (Exception, SystemExit) as error:
         if _is_own_end(error):
             raise

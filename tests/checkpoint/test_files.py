@@ -15,7 +15,8 @@ from mmengine.logging import HistoryBuffer
 from safetensors.torch import save_file
 
 from mmposenc.checkpoint import load_checkpoint, read_checkpoint, write_checkpoint
-from mmposenc.checkpoint.integrity import damage_or_none, writing_whole_file
+from mmposenc.checkpoint.integrity import damage_or_none
+from mmposenc.writing import writing_whole_file
 
 STATE = {'a.weight': torch.arange(6.).view(2, 3), 'b': torch.tensor(4)}
 

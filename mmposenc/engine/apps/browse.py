@@ -9,7 +9,8 @@ from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from mmengine.structures import BaseDataElement
 
-from ..config.checks import check_drawings_replace_no_images, check_files, check_sections
+from ...writing import check_new_files, writing_picture
+from ..config.checks import check_files, check_sections, folders_of_data
 from ..config.nodes import build_data_set
 from ..config.testing import scope_of
 from .pictures import draw_sample, names_without_suffix, rgb_bytes_of_loaded, visualizer_of
@@ -33,7 +34,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
 
     Raises:
         ValueError: a phase that the config does not have, a number that can't be, a folder that
-            can't be written to.
+            can't be written to, or in which a file of the user's has the name of a picture.
         FileNotFoundError: files that the config names are not there.
     """
     scope, loader = scope_of(cfg), cfg.get(f'{phase}_dataloader')
@@ -42,7 +43,8 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
                          "'val' or 'test'")
     if number < 1 and number != -1:
         raise ValueError(f'number={number} must be at least 1, or -1 for all')
-    check_drawings_replace_no_images(cfg, phase, str(output_dir), 'output_dir')
+    data = folders_of_data(cfg)
+    check_new_files(output_dir, (), 'output_dir', data=data)
     check_sections(cfg, ())
     check_files(cfg, (phase,))
     init_default_scope(scope)
@@ -58,6 +60,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     numbers = [i * length // total for i in range(total)]
     names = names_without_suffix([dataset.get_data_info(number).get('img_path') or str(number)
                                   for number in numbers])
+    check_new_files(output_dir, (f'{name}.png' for name in names), 'output_dir', data=data)
     written: list[Path] = []
     for index, name in zip(numbers, names, strict=True):
         item, path = dataset[index], Path(output_dir, f'{name}.png')
@@ -65,8 +68,9 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         if scope == 'mmdet':
             _make_boxes_and_masks_drawable(sample)
         pixels = rgb_bytes_of_loaded(item['inputs'].permute(1, 2, 0).numpy())
-        draw_sample(scope, visualizer, pixels, sample, truth=True, predicted=False,
-                    out_file=str(path))
+        with writing_picture(path) as partial:
+            draw_sample(scope, visualizer, pixels, sample, truth=True, predicted=False,
+                        out_file=str(partial))
         written.append(path)
     return written
 

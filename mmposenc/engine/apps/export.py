@@ -12,10 +12,10 @@ import torch
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.terminal.options import TOLERANCE
+from mmposenc.writing import check_new_files, writing_whole_file
 
-from ..config.checks import check_checkpoint, check_writable_folder
+from ..config.checks import check_checkpoint
 from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
 from ..config.nodes import pipelines_of_phase, type_without_library
 from ..config.testing import scope_of
@@ -60,7 +60,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             the file gives other numbers than the model, and is not kept.
         FileNotFoundError: no such checkpoint.
     """
-    path = _checked_out_path(out, checkpoint, overwrite)
+    path = _checked_out_path(out, checkpoint, overwrite, str(cfg.filename))
     if not 0 < tolerance < 1:
         raise ValueError(f'tolerance={tolerance} must be above 0 and below 1')
     model = build_model(cfg).eval()
@@ -116,7 +116,8 @@ def _refuse_masked_padding(raw: RawOutputs) -> None:
                          f'model.data_preprocessor.pad_size_divisor=1')
 
 
-def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) -> Path:
+def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool, config: str
+                      ) -> Path:
     path = Path(out)
     if path.suffix != '.onnx':
         raise ValueError(f'{path} must end in .onnx')
@@ -124,9 +125,8 @@ def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool) 
     if missing:
         raise ValueError(f'{path}: an ONNX file needs {", ".join(missing)}; '
                          f'pip install {" ".join(PACKAGES)}')
-    if path.exists() and not overwrite:
-        raise ValueError(f'{path} exists; give --overwrite to replace it')
-    check_writable_folder(str(path.parent), 'OUT')
+    check_new_files(path.parent, [path.name], 'OUT', ours=lambda _: overwrite,
+                    inputs=(config, checkpoint or config), remedy='give --overwrite to replace it')
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     return path

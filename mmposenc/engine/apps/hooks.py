@@ -2,15 +2,17 @@
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import mmcv
+from mmengine.dist import barrier, is_main_process
 from mmengine.fileio import get
 from mmengine.hooks import Hook
 from mmengine.runner import Runner
 from mmengine.structures import BaseDataElement
 
 from ...config_types import ReadOnlyConfig
+from ...writing import check_new_files, writing_picture
 from .pictures import draw_sample, label_map, names_without_suffix, rgb_bytes_of_loaded
 
 
@@ -19,18 +21,38 @@ class _ImageNamesHook(Hook):
 
     Args:
         out_dir: the folder for the files.
+        data: folders of data by keys of the config; nothing is written there.
     """
 
-    def __init__(self, out_dir: str) -> None:
-        self.out_dir = out_dir
+    option = ''
+
+    def __init__(self, out_dir: str, data: Mapping[str, str] | None = None) -> None:
+        self.out_dir, self.data = out_dir, data
+
+    def suffix(self, path: str) -> str:
+        """The ending of the file for an image."""
+        raise NotImplementedError
+
+    def file_for(self, path: str) -> str:
+        """The file for an image that has a name."""
+        return f'{self.out_dir}/{self.names[path]}{self.suffix(path)}'
 
     def before_test_epoch(self, runner: Runner) -> None:
-        """Give each image of the test data a name: its path, or its number if it is in no file."""
+        """Give each image of the test data a name: its path, or its number if it is in no file.
+
+        Raises:
+            ValueError: a file or a link of the user's has one of the names.
+        """
         dataset = runner.test_dataloader.dataset
         paths = [dataset.get_data_info(number).get('img_path') or str(number)
                  for number in range(len(dataset))]
         paths = list(dict.fromkeys(paths))
         self.names = dict(zip(paths, names_without_suffix(paths), strict=True))
+        if is_main_process():
+            check_new_files(self.out_dir, (f'{name}{self.suffix(path)}'
+                                           for path, name in self.names.items()),
+                            self.option, data=self.data)
+        barrier()  # Until here, no process has written anything.
 
 
 class LabelMapsHook(_ImageNamesHook):
@@ -40,11 +62,17 @@ class LabelMapsHook(_ImageNamesHook):
     of the classes from 0 on, as in the maps of ``mmposenc predict``.
     """
 
+    option = '--out'
+
+    def suffix(self, path: str) -> str:
+        return '.png'
+
     def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Write the label maps of a batch."""
         for sample in outputs:
-            mmcv.imwrite(label_map(sample), f'{self.out_dir}/{self.names[sample.img_path]}.png')
+            with writing_picture(self.file_for(sample.img_path)) as partial:
+                mmcv.imwrite(label_map(sample), str(partial))
 
 
 class VisualizationHook(_ImageNamesHook):
@@ -56,16 +84,22 @@ class VisualizationHook(_ImageNamesHook):
     augmentation.
 
     Args:
-        out_dir: the folder.
+        out_dir, data: as of the base class.
         scope: 'mmdet', 'mmseg' or 'mmpretrain', whose visualizer draws.
         score_thr: boxes must score more.
         backend_args: of the files, as mmengine's ``fileio.get`` takes them.
     """
 
+    option = '--show-dir'
+
     def __init__(self, out_dir: str, scope: str, score_thr: float = 0.3,
-                 backend_args: ReadOnlyConfig | None = None) -> None:
-        super().__init__(out_dir)
+                 backend_args: ReadOnlyConfig | None = None,
+                 data: Mapping[str, str] | None = None) -> None:
+        super().__init__(out_dir, data)
         self.scope, self.score_thr, self.backend_args = scope, score_thr, backend_args
+
+    def suffix(self, path: str) -> str:
+        return '.png' if path.lower().endswith('.png') else '.jpg'
 
     def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
@@ -73,7 +107,6 @@ class VisualizationHook(_ImageNamesHook):
         loader = runner.test_dataloader
         for number, sample in enumerate(outputs, batch_idx * (loader.batch_size or 1)):
             path = sample.get('img_path')
-            suffix = '.png' if str(path).lower().endswith('.png') else '.jpg'
             if path:
                 pixels = mmcv.imfrombytes(get(path, backend_args=self.backend_args),
                                           channel_order='rgb')
@@ -81,6 +114,6 @@ class VisualizationHook(_ImageNamesHook):
                 number = sample.get('sample_idx', number)
                 image = loader.dataset.get_data_info(number)['img']
                 pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
-            draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True, predicted=True,
-                        score_thr=self.score_thr,
-                        out_file=f'{self.out_dir}/{self.names[path or str(number)]}{suffix}')
+            with writing_picture(self.file_for(path or str(number))) as partial:
+                draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True,
+                            predicted=True, score_thr=self.score_thr, out_file=str(partial))

@@ -59,20 +59,21 @@ def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -
 
     Returns:
         The path of each image below that folder, with slashes and without its suffix. Where two
-        would share a name, the later one gets a number.
+        would share a name, or differ in capitals alone, the later one gets a number.
     """
     files = [os.path.abspath(path) for path in paths]
     if root is None and files:
         root = os.path.commonpath([os.path.dirname(file) for file in files])
-    names: dict[str, None] = {}
+    names, known = list[str](), set[str]()
     for file in files:
         name = first = Path(os.path.relpath(file, root)).with_suffix('').as_posix()
         number = 1
-        while name in names:
+        while name.casefold() in known:
             number += 1
             name = f'{first}_{number}'
-        names[name] = None
-    return list(names)
+        known.add(name.casefold())
+        names.append(name)
+    return names
 
 
 def visualizer_of(scope: str, dataset_meta: ReadOnlyConfig) -> Visualizer:

@@ -11,10 +11,16 @@ import mmcv
 from mmengine.config import Config
 from rich.progress import track
 
-from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.terminal.messages import counted, in_a_line
+from mmposenc.writing import (
+    building_folder,
+    check_new_files,
+    is_signed,
+    move_files,
+    writing_picture,
+)
 
-from ..config.checks import check_writable_folder
+from ..config.checks import folders_of_data
 from ..config.testing import TASKS, scope_of
 from .pictures import names_without_suffix, picture_files
 from .prediction import Predictor, check_score_thr, load
@@ -34,43 +40,49 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         score_thr: boxes must score more; None is 0.3. Detection only.
         pictures: draw what was predicted.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
-        overwrite: replace the results in ``out``.
+        overwrite: replace the results in ``out``, once all new ones are there.
 
     Returns:
         The files that could not be predicted, each with the reason.
 
     Raises:
         ValueError: what the config or the model can't serve, a checkpoint that does not fit,
-            results in ``out`` already.
+            results in ``out`` already, or files of the user's with their names.
         FileNotFoundError: no such source or checkpoint.
     """
     folder, results = Path(out), Path(out, 'predictions.json')
     check_score_thr(scope_of(cfg), score_thr)
-    _check_folder(folder, results, overwrite)
     files = _files_without_results(source, folder)
     names = names_without_suffix(files, source if os.path.isdir(source)
                                  else os.path.dirname(source) or os.curdir)
+    replaces = _check_replaces_results_only(
+        folder, [*(f'pictures/{name}.jpg' for name in names if pictures),
+                 *(f'masks/{name}.png' for name in names if scope_of(cfg) == 'mmseg')],
+        overwrite, [*files, checkpoint, str(cfg.filename)], folders_of_data(cfg))
     predictor = Predictor(load(cfg, checkpoint, device), score_thr)
     folder.mkdir(parents=True, exist_ok=True)
-    results.unlink(missing_ok=True)
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
-    try:
-        for file, name in track(list(zip(files, names, strict=True)), 'predicting',
-                                disable=not sys.stdout.isatty()):
-            try:
-                result = predictor(file, file)
-            except ValueError as error:
-                skipped.append({'file': file, 'reason': str(error)})
-                print(f'skipped {in_a_line(error)}')
-                continue
-            images.append({**result.record(), **_write_files(folder, name, result, pictures)})
-    finally:
-        complete = len(images) + len(skipped) == len(files)
-        _write_json(results, {
-            'task': TASKS[predictor.scope], 'config': str(cfg.filename), 'checkpoint': checkpoint,
-            **({'score_thr': predictor.score_thr} if predictor.scope == 'mmdet' else {}),
-            'classes': predictor.classes, 'skipped': skipped, 'complete': complete}, images)
+    with building_folder(results) as new:
+        try:
+            for file, name in track(list(zip(files, names, strict=True)), 'predicting',
+                                    disable=not sys.stdout.isatty()):
+                try:
+                    result = predictor(file, file)
+                except ValueError as error:
+                    skipped.append({'file': file, 'reason': str(error)})
+                    print(f'skipped {in_a_line(error)}')
+                    continue
+                images.append({**result.record(), **_write_files(new, name, result, pictures)})
+        finally:
+            complete = len(images) + len(skipped) == len(files)
+            if complete or not replaces:
+                _write_json(new / results.name, {
+                    'task': TASKS[predictor.scope], 'config': str(cfg.filename),
+                    'checkpoint': checkpoint,
+                    **({'score_thr': predictor.score_thr} if predictor.scope == 'mmdet' else {}),
+                    'classes': predictor.classes, 'skipped': skipped, 'complete': complete}, images)
+                move_files(new, folder)
     objects = sum(len(image['labels']) for image in images)
     print(f'{counted(len(images), "image")} predicted' + (
         f', {objects} objects that score more than {predictor.score_thr:g} (--score-thr)'
@@ -78,11 +90,21 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     return skipped
 
 
-def _check_folder(folder: Path, results: Path, overwrite: bool) -> None:
-    check_writable_folder(str(folder), 'out')
+def _check_replaces_results_only(folder: Path, names: list[str], overwrite: bool,
+                                 inputs: list[str], data: dict[str, str]) -> bool:
+    """Whether results of an earlier call would be replaced.
+
+    Raises:
+        ValueError: they may not be, or something else would be replaced.
+    """
+    results = folder / 'predictions.json'
+    check_new_files(folder, [results.name, *names], 'out', inputs=inputs, data=data,
+                    ours=lambda path: is_signed(path) or (
+                        path == results and b'"complete": ' in path.read_bytes()))
     if results.exists() and not overwrite:
         raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
                          'folder, or --overwrite')
+    return results.exists()
 
 
 def _files_without_results(source: str, out: Path) -> list[str]:
@@ -106,8 +128,7 @@ def _files_without_results(source: str, out: Path) -> list[str]:
 def _write_json(path: Path, about: dict[str, Any], images: list[dict[str, Any]]) -> None:
     """Write one object, with a line for each image."""
     lines = ',\n'.join(map(json.dumps, images))
-    with writing_whole_file(path) as partial:
-        partial.write_text(f'{json.dumps(about)[:-1]}, "images": [\n{lines}\n]}}\n')
+    path.write_text(f'{json.dumps(about)[:-1]}, "images": [\n{lines}\n]}}\n')
 
 
 def _write_files(folder: Path, name: str, result: Result, picture: bool) -> dict[str, str]:
@@ -115,7 +136,8 @@ def _write_files(folder: Path, name: str, result: Result, picture: bool) -> dict
     names = {}
     if result.masks is not None and result.boxes is None:
         names['mask'] = f'masks/{name}.png'
-        mmcv.imwrite(result.masks, str(folder / names['mask']))
+        with writing_picture(folder / names['mask']) as partial:
+            mmcv.imwrite(result.masks, str(partial))
     if picture:
         names['picture'] = f'pictures/{name}.jpg'
         result.save(folder / names['picture'])

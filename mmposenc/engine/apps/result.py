@@ -11,6 +11,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 from PIL import Image
 
+from ...writing import writing_picture
 from ..prepare.labels import PICTURES
 from .pictures import draw_sample, label_map
 
@@ -105,7 +106,8 @@ class Result:
         path = Path(path)
         if path.suffix.lower() not in PICTURES:
             raise ValueError(f'path={str(path)!r} must end in one of {", ".join(PICTURES)}')
-        mmcv.imwrite(self.draw()[..., ::-1], str(path))
+        with writing_picture(path) as partial:
+            mmcv.imwrite(self.draw()[..., ::-1], str(partial))
         return path
 
     def _repr_png_(self) -> bytes | None:

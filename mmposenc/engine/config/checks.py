@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import os.path as osp
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -279,33 +278,13 @@ def check_checkpoint(path: str, name: str) -> None:
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
-def check_writable_folder(path: str, name: str) -> None:
-    """Check that a folder exists or can be made, and that files can be written into it.
-
-    Raises:
-        ValueError: names the option and the file that is in the way.
-    """
-    existing = osp.abspath(path)
-    while not osp.lexists(existing):
-        existing = osp.dirname(existing)
-    if not osp.isdir(existing):
-        raise ValueError(f'{name} {path}: {existing} is no folder')
-    if not os.access(existing, os.W_OK):
-        raise ValueError(f'{name} {path}: {existing} may not be written to')
-
-
-def check_drawings_replace_no_images(cfg: Config, phase: str, path: str, name: str) -> None:
-    """Check that drawn pictures and label maps, which have the names of their images, replace no
-    images or labels of any phase.
-
-    Raises:
-        ValueError: names the option and the data set whose folder it is.
-    """
-    check_writable_folder(path, name)
-    for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
+def folders_of_data(cfg: Config) -> dict[str, str]:
+    """The folders of the data of all phases, by keys of the config; nothing is written there."""
+    folders = {}
+    for key, node in data_sets_with_keys(cfg, 'test', 'train', 'val'):
         prefix = node.get('data_prefix') or {}
-        for value in prefix.values() if isinstance(prefix, dict) else [prefix]:
-            images = osp.join(node.get('data_root') or '', value or '')
-            if osp.exists(path) and osp.exists(images) and osp.samefile(path, images):
-                raise ValueError(f'{name} {path}: results would replace files of {key}, which '
-                                 f'lie there; give another folder')
+        for name, value in (prefix.items() if isinstance(prefix, dict) else [('', prefix)]):
+            folder = osp.join(node.get('data_root') or '', value or '')
+            if osp.isdir(folder):
+                folders[f'{key}.data_prefix.{name}'.rstrip('.')] = folder
+    return folders

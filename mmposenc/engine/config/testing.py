@@ -6,7 +6,8 @@ import os.path as osp
 
 from mmengine.config import Config, ConfigDict
 
-from .checks import check_drawings_replace_no_images, check_writable_folder
+from ...writing import check_new_files
+from .checks import folders_of_data
 from .nodes import data_sets_with_pipeline, listed, type_without_library
 from .tta import views_at_test_size
 
@@ -49,19 +50,17 @@ def write_predictions_to(cfg: Config, out: str) -> None:
     """
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = listed(cfg.test_evaluator)
-    check_writable_folder(osp.dirname(out) if pickled else out, '--out')
-    if pickled and osp.isdir(out):
-        raise ValueError(f'--out {out} is a folder; give a file in it')
-    if pickled and osp.lexists(out):
-        raise ValueError(f'--out {out} exists; delete it, or give another file')
     if pickled:
-        kind = {'mmdet': 'DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
-                'mmpretrain': 'DumpResults'}[scope]
+        check_new_files(osp.dirname(out), [osp.basename(out)], '--out', ours=lambda _: False,
+                        remedy='delete it, or give another file')
+        kind = {'mmdet': 'mmposenc.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
+                'mmpretrain': 'mmposenc.DumpResults'}[scope]
         evaluators.append(ConfigDict(type=kind, out_file_path=out))
     elif scope == 'mmseg':
-        check_drawings_replace_no_images(cfg, 'test', out, '--out')
-        cfg.custom_hooks = [*(cfg.get('custom_hooks') or []),
-                            ConfigDict(type='mmposenc.LabelMapsHook', out_dir=out)]
+        data = folders_of_data(cfg)
+        check_new_files(out, (), '--out', data=data)
+        cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), ConfigDict(
+            type='mmposenc.LabelMapsHook', out_dir=out, data=data)]
     else:
         raise ValueError(f'--out {out}: it must end in .pkl or .pickle'
                          ' (a folder is possible in segmentation only)')
@@ -71,14 +70,15 @@ def write_predictions_to(cfg: Config, out: str) -> None:
 def draw_predictions_into(cfg: Config, show_dir: str) -> None:
     """Make a test draw its predictions into a folder, one picture for each image."""
     scope = scope_of(cfg)
-    check_drawings_replace_no_images(cfg, 'test', show_dir, '--show-dir')
+    data = folders_of_data(cfg)
+    check_new_files(show_dir, (), '--show-dir', data=data)
     folder = osp.abspath(show_dir)  # mmdet would put a relative path below the work directory.
     set_visualizer(cfg)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     configured = hooks.get('visualization') or ConfigDict()
     options = {key: configured[key] for key in ('score_thr', 'backend_args') if key in configured}
-    hooks.visualization = ConfigDict(type='mmposenc.VisualizationHook', out_dir=folder, scope=scope,
-                                     **options)
+    hooks.visualization = ConfigDict(type='mmposenc.VisualizationHook', out_dir=folder, data=data,
+                                     scope=scope, **options)
 
 
 def set_visualizer(cfg: Config) -> None:

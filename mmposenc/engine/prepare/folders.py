@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from mmposenc.terminal.messages import printable
+from mmposenc.writing import building_folder
 
 Log = Callable[[str], None]
 #: For each part of a data set, such as 'train', the numbers of what it contains.
@@ -56,15 +55,10 @@ def build_folder(out: Path, made_from: str, build: Callable[[Path], Counts], log
     out = out.resolve()  # If ``out`` is a link, the folder to which it leads is filled.
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
-        try:
-            new = building / 'new'
-            new.mkdir()
+        with building_folder(out) as new:
             counts = build(new)
             (new / MANIFEST).write_text(json.dumps({'made_from': made_from}))
             os.rename(new, out)  # This fails if the folder is no longer empty.
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
         raise PrepareError(f'{out} could not be written: {error}') from error
     for part, numbers in counts.items():

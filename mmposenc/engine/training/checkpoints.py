@@ -8,6 +8,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.logging import print_log
@@ -15,23 +16,48 @@ from mmengine.runner import Runner
 
 from mmposenc.checkpoint.integrity import damage_or_none
 from mmposenc.checkpoint.loading import read_pickle
+from mmposenc.writing import remove_leftovers
+
+from ..config.nodes import type_without_library
 
 #: The checkpoint that is saved at an interrupt. The next regular checkpoint replaces it.
 INTERRUPTED = 'interrupted.pth'
-_NAMES = re.compile(rf'(?:epoch|iter)_(\d+)\.pth|{re.escape(INTERRUPTED)}')
+#: The file in which mmengine names the newest checkpoint.
+_MARKER = 'last_checkpoint'
 
 
-def latest_checkpoint(work_dir: str | Path) -> str | None:
-    """The newest whole checkpoint in a work directory, or None.
+def folders_and_names(work_dir: str | Path, cfg: Config | None = None
+                      ) -> tuple[list[Path], re.Pattern[str]]:
+    """The folders of a training's checkpoints, and the pattern of their names, as ``out_dir`` and
+    ``filename_tmpl`` of its CheckpointHooks say."""
+    options = cfg or {}
+    hooks = [(options.get('default_hooks') or {}).get('checkpoint') or {}, *(
+        hook for hook in options.get('custom_hooks') or ()
+        if isinstance(hook, dict) and type_without_library(hook) == 'CheckpointHook')]
+    folders = dict.fromkeys([Path(work_dir), *(
+        Path(hook['out_dir'], os.path.basename(os.path.abspath(work_dir)))
+        for hook in hooks if hook.get('out_dir'))])
+    templates = ['epoch_{}.pth', 'iter_{}.pth', INTERRUPTED,
+                 *(hook['filename_tmpl'] for hook in hooks if hook.get('filename_tmpl'))]
+    names = (r'\d+'.join(map(re.escape, re.split(r'\{[^{}]*\}', each))) for each in templates)
+    return [*folders], re.compile('|'.join(names))
 
-    It is the one that got furthest; if the directory has none, the one elsewhere that mmengine's
+
+def latest_checkpoint(work_dir: str | Path, cfg: Config | None = None) -> str | None:
+    """The newest whole checkpoint of a training, or None.
+
+    It is the one that got furthest; if there is none, the one elsewhere that mmengine's
     ``last_checkpoint`` names. A damaged file is named in the log, and the next one is taken.
+
+    Args:
+        work_dir: of the training.
+        cfg: its config, if checkpoints may have other names or folders than mmengine gives them.
     """
-    folder = Path(work_dir)
-    own = sorted((path for path in folder.glob('*.pth')
-                  if _NAMES.fullmatch(path.name) and path.is_file()),
+    folders, names = folders_and_names(work_dir, cfg)
+    own = sorted((path for folder in folders for path in folder.glob('*')
+                  if names.fullmatch(path.name) and path.is_file()),
                  key=_iterations_and_number, reverse=True)
-    for path in [*map(str, own), *_named_elsewhere(folder)]:
+    for path in [*map(str, own), *_named_elsewhere(Path(work_dir))]:
         reason = None if '://' in path else damage_or_none(path)
         if reason is None:
             return path
@@ -41,7 +67,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
 
 def _named_elsewhere(folder: Path) -> list[str]:
     """The file or address that ``last_checkpoint`` names, if it is there."""
-    marker = folder / 'last_checkpoint'
+    marker = folder / _MARKER
     text = marker.read_bytes().decode(errors='replace').strip() if marker.is_file() else ''
     if '://' in text:
         return [text]
@@ -50,26 +76,46 @@ def _named_elsewhere(folder: Path) -> list[str]:
     return [path for path in paths if os.path.isfile(path)]
 
 
-def check_no_checkpoints_to_replace(work_dir: str | Path) -> None:
-    """Raise ValueError if a training that begins anew would replace the checkpoints of another one.
+def check_replaces_no_files(cfg: Config, *, anew: bool) -> None:
+    """Check what a training would replace.
+
+    Args:
+        cfg: of the training, with its work_dir.
+        anew: it does not continue the one whose checkpoints are there.
+
+    Raises:
+        ValueError: the checkpoints of another training, or a file of the user's.
     """
-    checkpoints = sorted(path.name for path in Path(work_dir).glob('*.pth')
-                         if _NAMES.fullmatch(path.name) or path.name.startswith('best_'))
-    if checkpoints:
-        raise ValueError(f'{work_dir} has checkpoints of a training ({checkpoints[-1]}), which '
-                         'a new one would replace; --resume continues it, another --work-dir '
-                         'keeps it')
+    folders, names = folders_and_names(cfg.work_dir, cfg)
+    marker = folders[0] / _MARKER
+    text = marker.read_text(errors='replace').strip() if marker.is_file() else ''
+    last = os.path.basename(text)
+    if text and ('\n' in text or not (names.fullmatch(last) or last.endswith('.pth'))):
+        raise ValueError(f'{marker} is no note of a training, which would replace it; move it '
+                         'away, or give another --work-dir')
+    for folder in folders if anew else ():
+        checkpoints = sorted(path.name for path in folder.glob('*')
+                             if _is_checkpoint(path.name, names))
+        if checkpoints:
+            raise ValueError(f'{folder} has checkpoints of a training ({checkpoints[-1]}), which '
+                             'a new one would replace; --resume continues it, another --work-dir '
+                             'keeps it')
+
+
+def _is_checkpoint(name: str, names: re.Pattern[str]) -> bool:
+    """Whether a name is that of a checkpoint, or of a best one."""
+    return bool(re.fullmatch(rf'{names.pattern}|best_(.*\.pth|.*_({names.pattern}))', name))
 
 
 def _iterations_and_number(path: Path) -> tuple[int, int]:
     """The iterations of a checkpoint, if they can be read, and the number in its name."""
-    number = re.search(r'\d+', path.name)
+    numbers = re.findall(r'\d+', path.name)
     try:
         content: Any = read_pickle(path, mmap=True)
         iteration = int(content['meta']['iter'])
     except Exception:  # The file is damaged in some way, or of another kind.
         iteration = -1
-    return iteration, int(number[0]) if number else 0
+    return iteration, int(numbers[-1]) if numbers else 0
 
 
 class CheckpointHook(_CheckpointHook):
@@ -87,11 +133,14 @@ class CheckpointHook(_CheckpointHook):
             # mmengine's has a largest length, beyond which it would forget names.
             self.keep_ckpt_ids = deque(self.keep_ckpt_ids)
         if is_main_process():
-            for path in Path(self.out_dir).glob('*.partial'):
-                path.unlink(missing_ok=True)
+            folders, names = folders_and_names(runner.work_dir, runner.cfg)
+            config = f'{Path(runner.cfg.filename or "").stem}.py'
+            for folder in {Path(self.out_dir), *folders}:
+                remove_leftovers(
+                    folder, lambda name: name == config or _is_checkpoint(name, names))
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
-        marker = Path(runner.work_dir, 'last_checkpoint')
+        marker = Path(runner.work_dir, _MARKER)
         if is_main_process() and marker.is_symlink():
             # Removed first: if it is a link, mmengine would write into the file to which it points.
             marker.unlink()

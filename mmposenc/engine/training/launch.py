@@ -1,11 +1,15 @@
 """Trains and tests a config. Start reading here."""
 from __future__ import annotations
 
+import os
+
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner
 from torch import distributed as dist
+
+from mmposenc.writing import check_new_files
 
 from ..config.arguments import check_arguments
 from ..config.checks import (
@@ -17,12 +21,11 @@ from ..config.checks import (
     check_sections,
     check_topk,
     check_weights,
-    check_writable_folder,
 )
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
-from .checkpoints import check_no_checkpoints_to_replace
+from .checkpoints import check_replaces_no_files
 from .lock import check_unlocked
 
 #: Keys of a config that a runner which only tests does not have.
@@ -64,8 +67,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     check_unlocked(cfg.work_dir)
-    if resume is None and not cfg.get('resume'):
-        check_no_checkpoints_to_replace(cfg.work_dir)
+    check_replaces_no_files(cfg, anew=resume is None and not cfg.get('resume'))
     phases = ['train', 'val'] if cfg.get('val_dataloader') else ['train']
     if tests:
         phases.append('test')
@@ -89,7 +91,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
 def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
     check_sections(cfg, phases)
-    check_writable_folder(cfg.work_dir, '--work-dir')
+    check_new_files(cfg.work_dir, (), '--work-dir')
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
@@ -149,6 +151,8 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
     if allow_mismatch:
         cfg.load_strict = False
     if show_dir is not None:
+        if out is not None and os.path.realpath(out) == os.path.realpath(show_dir):
+            raise ValueError(f'--out {out}: the pictures of --show-dir need a folder of their own')
         draw_predictions_into(cfg, show_dir)
     if tta:
         set_tta(cfg)

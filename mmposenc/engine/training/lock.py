@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 _NAME = 'train.lock'
+_CONTENT = re.compile(r'(process \d+ on .*)?')
 #: Error numbers of file systems without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
@@ -24,6 +26,7 @@ class WorkDirLock:
 
     Raises:
         ValueError: another training runs in the directory.
+        FileExistsError: a file of the user's, or a link, has the name of the lock.
     """
 
     def __init__(self, work_dir: str | Path) -> None:
@@ -41,24 +44,33 @@ class WorkDirLock:
 
 def check_unlocked(work_dir: str | Path) -> None:
     """Raise ValueError if a training runs in the directory. Leaves no trace."""
-    if (Path(work_dir) / _NAME).is_file():
+    if os.path.lexists(Path(work_dir) / _NAME):
         _acquired_lock(work_dir, seconds=0.1).release()
+
+
+def _holder(path: Path) -> str:
+    """What a lock says of who holds it, as far as it can be read."""
+    with suppress(PermissionError):
+        return path.read_text(errors='replace').strip()
+    return ''
 
 
 def _acquired_lock(work_dir: str | Path, seconds: float) -> FileLock:
     """Take the lock. On a file system without locks it is not held."""
-    path = (Path(work_dir) / _NAME).resolve()
+    path = Path(work_dir).resolve() / _NAME
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()
+                                  or not _CONTENT.fullmatch(_holder(path))):
+        raise FileExistsError(f'work_dir={str(work_dir)!r}: {_NAME} there is no lock of a '
+                              'training, which would write to it; move it away, or give another '
+                              '--work-dir')
     lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
-        holder = ''
-        with suppress(PermissionError):
-            holder = path.read_text(errors='replace').strip()
-        holder = holder or 'another process'
         raise ValueError(
-            f'work_dir={str(work_dir)!r}: {holder} trains there; two trainings in one directory '
-            "would overwrite each other's checkpoints. Give this one another --work-dir") from None
+            f'work_dir={str(work_dir)!r}: {_holder(path) or "another process"} trains there; two '
+            "trainings in one directory would overwrite each other's checkpoints. Give this one "
+            'another --work-dir') from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

@@ -23,17 +23,17 @@ from torch.utils.data import DataLoader
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.checkpoint.files import checked_meta
-from mmposenc.checkpoint.integrity import writing_whole_file
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.checkpoint.numbers import check_numbers
 from mmposenc.config_types import ConfigType
 from mmposenc.terminal.messages import in_a_line
+from mmposenc.writing import is_signed, signed, writing_whole_file
 
 from ..config.checks import check_trained_classes
 from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
-from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
+from .checkpoints import INTERRUPTED, CheckpointHook, folders_and_names, latest_checkpoint
 from .interrupt import Interrupted, InterruptHook
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
@@ -42,7 +42,7 @@ from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .resuming import changed_settings, schedule_settings
 from .seeding import with_seeded_batches
 
-#: The first line of a config that a runner writes.
+#: The first line of a config that a runner writes, behind its signature.
 _DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
 #: This project's loops, by the names that configs use for mmengine's.
 _LOOPS: dict[str, type[BaseLoop]] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
@@ -57,7 +57,7 @@ class CheckpointRunner(_Runner):
     def _set_newest_checkpoint(self) -> None:
         """Find the newest checkpoint if none is named, and take its seed now, because samplers are
         built before it is loaded."""
-        self._load_from = self._load_from or latest_checkpoint(self.work_dir)
+        self._load_from = self._load_from or latest_checkpoint(self.work_dir, self.cfg)
         self._resume = self._load_from is not None
         if self._load_from is None:
             self.logger.warning(f'--resume auto: no checkpoint in {self.work_dir}, training starts '
@@ -164,8 +164,11 @@ class CheckpointRunner(_Runner):
                 super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)
         except OSError as error:
-            raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
-                          'earlier ones are complete, and --resume continues from them') from error
+            folders, names = folders_and_names(self.work_dir, self.cfg)
+            earlier = any(names.fullmatch(file.name) for each in folders for file in each.glob('*'))
+            raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}' + (
+                '; earlier ones are complete, and --resume continues from them' if earlier else '')
+            ) from error
 
     def stop_if_interrupted(self) -> None:
         """Save and end a training that got a signal. The loop calls this between two iterations."""
@@ -271,18 +274,19 @@ class Runner(CheckpointRunner):
     @master_only
     def dump_config(self) -> None:
         """Write the resolved config. A training's is written as ``NAME.py`` into the work
-        directory, where other commands look for it, unless a file of the user has that name; a
-        test's is written beside its log."""
+        directory, where other commands look for it, unless a file of the user, or one that was
+        changed since, has that name; a test's is written beside its log."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
-        of_the_user = path.exists() and not path.read_bytes().startswith(_DUMPED.encode())
+        of_the_user = os.path.lexists(path) and (
+            path.is_symlink() or not path.is_file() or not is_signed(path))
         if self._train_loop is None or of_the_user:
             path = Path(self._log_dir, name)
         cfg = copy.deepcopy(self.cfg)
         if self._resume:
             cfg.resume, cfg.load_from = False, None
         with writing_whole_file(path) as partial:
-            partial.write_text(f'{_DUMPED}\n{cfg.pretty_text}\n', encoding='utf-8')
+            partial.write_bytes(signed(f'{_DUMPED}\n{cfg.pretty_text}'.encode()))
 
     @staticmethod
     def build_dataloader(dataloader: DataLoader | ConfigType, *args: object, **kwargs: object

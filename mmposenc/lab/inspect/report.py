@@ -6,7 +6,6 @@ import copy
 import inspect
 import json
 import math
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,10 +17,11 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
 from mmposenc.engine.config import models
-from mmposenc.engine.config.checks import check_checkpoint, check_files, check_writable_folder
+from mmposenc.engine.config.checks import check_checkpoint, check_files
 from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, usual_size
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
+from mmposenc.writing import building_folder, check_new_files, move_files
 
 from .counts import Counts, count_for_one_image
 from .drawing import Array, Picture
@@ -127,23 +127,24 @@ def check_out_folder(folder: Path) -> None:
     Raises:
         ValueError: names the option, the folder and the file.
     """
-    check_writable_folder(str(folder), '--out')
-    for name in (*(f'{each}.png' for each in PICTURES), 'numbers.json'):
-        if os.path.lexists(folder / name):
-            raise ValueError(f'--out {folder}: {name} exists; give another folder')
+    names = (*(f'{each}.png' for each in PICTURES), 'numbers.json')
+    check_new_files(folder, names, '--out', ours=lambda _: False)
 
 
 def write_pictures_and_numbers(folder: Path, about: dict[str, object],
                                pictures: Sequence[Picture]) -> None:
-    """Write the pictures, and their numbers with those of the counts as ``numbers.json``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for each in pictures:
-        each.draw().savefig(folder / f'{each.name}.png', dpi=130)
+    """Write the pictures, and their numbers with those of the counts as ``numbers.json``: all of
+    them or nothing."""
     about = {**about, 'pictures': {each.name: each.numbers for each in pictures}}
     text = json.dumps(about, default=np.ndarray.tolist)
     # JSON has no numbers that are not finite.
     finite = json.loads(text, parse_constant=lambda name: None)
-    (folder / 'numbers.json').write_text(f'{json.dumps(finite, indent=1)}\n')
+    folder.mkdir(parents=True, exist_ok=True)
+    with building_folder(folder / 'inspection') as new:
+        for each in pictures:
+            each.draw().savefig(new / f'{each.name}.png', dpi=130)
+        (new / 'numbers.json').write_text(f'{json.dumps(finite, indent=1)}\n')
+        move_files(new, folder)
 
 
 def side_multiple(model: Any) -> int:

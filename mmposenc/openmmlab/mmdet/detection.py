@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from mmdet.evaluation import DumpDetResults as _DumpDetResults
 from mmdet.models import DetDataPreprocessor as MMDetDataPreprocessor
 from mmdet.models.dense_heads import RetinaHead as _RetinaHead
 from mmdet.utils import reduce_mean
 
 from ...functional.image_sizes import note_img_shapes
+from ..dumping import DumpResults
 
 
 class DetDataPreprocessor(MMDetDataPreprocessor):
@@ -20,6 +22,10 @@ class DetDataPreprocessor(MMDetDataPreprocessor):
         """Preprocess as mmdet does, and store the samples' ``img_shape`` in the tensor's attribute
         ``img_shapes``."""
         return note_img_shapes(super().forward(data, training))
+
+
+class DumpDetResults(DumpResults, _DumpDetResults):
+    """mmdet's DumpDetResults (same arguments), which leaves no half of a file."""
 
 
 # This part of the file has RetinaNet's head with a loss that does not depend on the number of

@@ -1,11 +1,9 @@
 """mmseg's data preprocessor and model, for padded batches."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmengine.evaluator import DumpResults
 from mmengine.structures import PixelData
 from mmseg.models import EncoderDecoder as MMSegEncoderDecoder
 from mmseg.models import SegDataPreProcessor as MMSegDataPreProcessor
@@ -14,7 +12,6 @@ from mmseg.structures import SegDataSample
 from mmseg.utils import stack_batch
 from torch import Tensor, nn
 
-from ...config_types import ReadOnlyConfig
 from ...functional.image_sizes import note_img_shapes
 from ...functional.masking import pad_map
 
@@ -132,15 +129,3 @@ class SegTTAModel(_SegTTAModel):
                                'pred_sem_seg': PixelData(data=(mean > threshold).long())})
             merged.append(views[0])
         return merged
-
-
-# This part of the file writes predictions into a file, for a later evaluation.
-
-
-class DumpSegResults(DumpResults):
-    """mmengine's DumpResults without the logits, a float map for each class and image."""
-
-    def process(self, data_batch: object, predictions: Sequence[ReadOnlyConfig]) -> None:
-        smaller = [{key: value for key, value in sample.items() if key != 'seg_logits'}
-                   for sample in predictions]
-        super().process(data_batch, smaller)

@@ -1,5 +1,6 @@
 """Names of what is written for an image: none overwrites another's. Pictures of training images:
 colours by the number of channels, boxes, and which are taken."""
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,19 +61,20 @@ def test_label_maps_of_images_of_one_name(tmp_path, monkeypatch) -> None:
     assert {value for each in labels for value in np.unique(each)} <= {0, 1}
 
 
-def drawn(scope: str, dataset: Images, samples: list[BaseDataElement]) -> dict[str, Any]:
+def drawn(out: Path, scope: str, dataset: Images, samples: list[BaseDataElement]) -> dict[str, Any]:
     """The first pixel of each picture that a test draws, by its name, and whether classes are
     named on it."""
     seen: dict[str, Any] = {}
 
     def add(image: Any, out_file: str, with_labels: bool | None) -> None:
-        seen[out_file] = image[0, 0].tolist(), with_labels
+        name = os.path.relpath(out_file.rpartition('.partial')[0].rpartition('.')[0], out)
+        seen[name] = image[0, 0].tolist(), with_labels
 
     visualizer = SimpleNamespace(
         visualize_cls=lambda image, sample, *, out_file, **_: add(image, out_file, None),
         add_datasample=lambda name, image, sample, *, out_file, with_labels, **_: add(
             image, out_file, with_labels))
-    hook = VisualizationHook('out', scope)
+    hook = VisualizationHook(str(out), scope)
     runner = SimpleNamespace(test_dataloader=SimpleNamespace(batch_size=4, dataset=dataset),
                              visualizer=visualizer)
     hook.before_test_epoch(runner)
@@ -89,19 +91,19 @@ def test_drawn_images_of_one_name_in_two_folders(tmp_path) -> None:
         Image.new('RGB', (300, side), (0, 0, 255)).save(path)
     samples = [BaseDataElement(metainfo=dict(img_path=path)) for path in paths]
     for scope, labelled in (('mmpretrain', [None] * 3), ('mmseg', [False, True, True])):
-        assert drawn(scope, Images(paths), samples) == {
-            f'out/{name}': ([0, 0, 255], with_labels) for name, with_labels in zip(
+        assert drawn(tmp_path / scope, scope, Images(paths), samples) == {
+            name: ([0, 0, 255], with_labels) for name, with_labels in zip(
                 ('cat/a b.png', 'dog/a b.png', 'dog/a b_2.jpg'), labelled, strict=True)}
 
 
-def test_drawn_images_that_are_held_in_memory() -> None:
+def test_drawn_images_that_are_held_in_memory(tmp_path) -> None:
     """As RGB, or as grey."""
     dataset = Images([None] * 12)
     pixels = {5: np.array([[[255, 0, 0]]], np.uint8), 8: np.array([[7]], np.uint8)}
     dataset.get_data_info = lambda number: {'img': pixels.get(number)}
     samples = [BaseDataElement(), BaseDataElement(metainfo=dict(sample_idx=5))]
-    assert drawn('mmpretrain', dataset, samples) == {
-        'out/8.jpg': ([7, 7, 7], None), 'out/5.jpg': ([255, 0, 0], None)}
+    assert drawn(tmp_path, 'mmpretrain', dataset, samples) == {
+        '8.jpg': ([7, 7, 7], None), '5.jpg': ([255, 0, 0], None)}
 
 
 @pytest.mark.parametrize('mode, color_type', [

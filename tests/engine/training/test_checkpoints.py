@@ -95,9 +95,11 @@ def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch, c
 
 
 def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
-    (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
+    kept = ['download.tar.0123abcd.partial', 'epoch_7.pth.partial', 'epoch_8.pth.0123abcg.partial']
+    for name in (*kept, 'epoch_7.pth.0123abcd.partial', 'best_acc_epoch_1.pth.0123abcd.partial'):
+        (tmp_path / name).write_bytes(b'half')
     runner(tmp_path, epochs=1).train()
-    assert files(tmp_path) == ['epoch_1.pth']
+    assert {path.name for path in tmp_path.glob('*.partial')} == {*kept}
 
 
 def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatch) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
 
-from mmposenc.engine.config.checks import check_writable_folder
 from mmposenc.engine.config.nodes import build_data_set
 from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
@@ -22,6 +21,7 @@ from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.rows import PREFIX
 from mmposenc.engine.variants.sizes import factor_of, image_sizes
 from mmposenc.terminal.messages import in_a_line
+from mmposenc.writing import check_new_files
 
 from ..study.config import StudyConfig, parse_study_config, training_length
 from ..study.study import (
@@ -48,7 +48,7 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
         ValueError: what does not fit: an encoding, a size, the data, the older study.
         FileNotFoundError: a file that the config names is not there.
     """
-    check_writable_folder(str(args.out), '--out')
+    check_new_files(args.out, (), '--out')
     base, entries = parse_study_config(cfg), tuple(read_entries(args.encodings))
     sizes = tuple(sorted({1.0, *(factor_of(base, size) for size in args.sizes)}))
     new = Study(args.out, base, args.config, command, time.strftime('%Y-%m-%dT%H:%M:%S%z'), entries,

@@ -100,7 +100,7 @@ def _train_and_record(study: Study, run: Run, record: Record) -> None:
     cfg = run_config(study, run, 'train')
     write_record(run, record, class_hashes=class_hashes(cfg))
     # Without a checkpoint, load_from of the config counts.
-    resume = 'auto' if latest_checkpoint(cfg.work_dir) else None
+    resume = 'auto' if latest_checkpoint(cfg.work_dir, cfg) else None
     engine.set_train_options(cfg, resume=resume)
     runner = engine.build_runner(cfg)
     hook = RecordHook(run, record)
@@ -108,7 +108,8 @@ def _train_and_record(study: Study, run: Run, record: Record) -> None:
     runner.train()
     hook.update_record(share=1.0)
     write_record(run, record, parameters=sum(p.numel() for p in runner.model.parameters()),
-                 checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir)), study.folder))
+                 checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir, cfg)),
+                                            study.folder))
 
 
 def _test_all_sizes(study: Study, run: Run, record: Record) -> str:

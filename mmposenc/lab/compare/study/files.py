@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from mmposenc.writing import writing_whole_file
+
 #: The content of a JSON file of a study, or a part of it.
 Record: TypeAlias = dict[str, Any]
 
@@ -17,8 +19,6 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
         text: what it holds.
         safe: have it on the disk when this returns.
     """
-    # Imported here, because its package imports torch, which a report does without.
-    from mmposenc.checkpoint.integrity import writing_whole_file
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole_file(path, durable=safe) as partial:
         partial.write_text(text, encoding='utf-8')
