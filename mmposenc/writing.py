@@ -51,7 +51,7 @@ def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = 
         suffix: how the other name ends, ``<name>.<random digits><suffix>``.
     """
     path = Path(path)
-    name = os.fsdecode(os.fsencode(path.name)[:_LONGEST_NAME])
+    name = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors='ignore')
     partial = path.with_name(f'{name}.{secrets.token_hex(4)}{suffix}')
     try:
         # Opened with mode 'x', so this process makes the file: nobody can have put a file or a link
@@ -128,8 +128,7 @@ def check_new_files(folder: str | Path, names: Iterable[str], option: str, *,
     for name in names:
         path = Path(folder, name)
         between = set(path.parents[:len(Path(name).parts) - 1]) - folders
-        # Some file systems do not tell capitals, or two ways to write an accent.
-        alike = unicodedata.normalize('NFC', name).casefold()
+        alike = folded(name)
         reason = 'would be written twice' if alike in known else _reason_or_none(path, ours, read)
         for each in between:
             if each.is_symlink() or each.exists() and not each.is_dir():
@@ -144,11 +143,17 @@ def check_new_files(folder: str | Path, names: Iterable[str], option: str, *,
                              'them; give another folder')
 
 
+def folded(name: str) -> str:
+    """The same text for names that are one on some file systems: those that do not tell capitals,
+    or two ways to write an accent."""
+    return unicodedata.normalize('NFC', name).casefold()
+
+
 def _reason_or_none(path: Path, ours: Callable[[Path], bool], read: set[tuple[int, int]]
                     ) -> str | None:
     """Why a file may not be written, if something is in its place."""
     if path.is_symlink():
-        return 'is a link, which is not followed'
+        return 'is a link, which is not followed' if path.exists() and ours(path) else 'exists'
     if not path.exists():
         return None
     if path.is_dir():

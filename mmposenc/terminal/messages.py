@@ -12,7 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
@@ -139,10 +139,12 @@ def _end(signum: int, frame: FrameType | None) -> None:
 
 def _log_and_message(error: BaseException, args: argparse.Namespace, log: str | None) -> str:
     full = ''.join(traceback.format_exception(error))
-    if log:
-        # On a full disk, which may be the error, the log cannot be written either.
-        with suppress(OSError), open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
-            file.write(f'\n{full}')
+    try:
+        if log:
+            with open(log, 'a', encoding='utf-8', errors='backslashreplace') as file:
+                file.write(f'\n{full}')
+    except OSError:  # On a full disk, which may be the error, the log cannot be written either.
+        log = None
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)
     lines = [printable(line) for line in error_text(error).splitlines()] or ['']

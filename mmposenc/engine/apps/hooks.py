@@ -33,10 +33,6 @@ class _ImageNamesHook(Hook):
         """The ending of the file for an image."""
         raise NotImplementedError
 
-    def file_for(self, path: str) -> str:
-        """The file for an image that has a name."""
-        return f'{self.out_dir}/{self.names[path]}{self.suffix(path)}'
-
     def before_test_epoch(self, runner: Runner) -> None:
         """Give each image of the test data a name: its path, or its number if it is in no file.
 
@@ -47,11 +43,12 @@ class _ImageNamesHook(Hook):
         paths = [dataset.get_data_info(number).get('img_path') or str(number)
                  for number in range(len(dataset))]
         paths = list(dict.fromkeys(paths))
-        self.names = dict(zip(paths, names_without_suffix(paths), strict=True))
+        names = [f'{name}{self.suffix(path)}' for path, name in zip(
+            paths, names_without_suffix(paths), strict=True)]
+        self.files = {path: f'{self.out_dir}/{name}' for path, name in zip(
+            paths, names, strict=True)}
         if is_main_process():
-            check_new_files(self.out_dir, (f'{name}{self.suffix(path)}'
-                                           for path, name in self.names.items()),
-                            self.option, data=self.data)
+            check_new_files(self.out_dir, names, self.option, data=self.data)
         barrier()  # Until here, no process has written anything.
 
 
@@ -71,7 +68,7 @@ class LabelMapsHook(_ImageNamesHook):
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Write the label maps of a batch."""
         for sample in outputs:
-            with writing_picture(self.file_for(sample.img_path)) as partial:
+            with writing_picture(self.files[sample.img_path]) as partial:
                 mmcv.imwrite(label_map(sample), str(partial))
 
 
@@ -114,6 +111,6 @@ class VisualizationHook(_ImageNamesHook):
                 number = sample.get('sample_idx', number)
                 image = loader.dataset.get_data_info(number)['img']
                 pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
-            with writing_picture(self.file_for(path or str(number))) as partial:
+            with writing_picture(self.files[path or str(number)]) as partial:
                 draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True,
                             predicted=True, score_thr=self.score_thr, out_file=str(partial))

@@ -13,6 +13,7 @@ from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
 from ...config_types import ReadOnlyConfig
+from ...writing import folded
 from ..config.testing import VISUALIZERS_OF
 from ..prepare.labels import PICTURES
 
@@ -59,7 +60,7 @@ def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -
 
     Returns:
         The path of each image below that folder, with slashes and without its suffix. Where two
-        would share a name, or differ in capitals alone, the later one gets a number.
+        would share a name, as some file systems tell names, the later one gets a number.
     """
     files = [os.path.abspath(path) for path in paths]
     if root is None and files:
@@ -68,10 +69,10 @@ def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -
     for file in files:
         name = first = Path(os.path.relpath(file, root)).with_suffix('').as_posix()
         number = 1
-        while name.casefold() in known:
+        while folded(name) in known:
             number += 1
             name = f'{first}_{number}'
-        known.add(name.casefold())
+        known.add(folded(name))
         names.append(name)
     return names
 
