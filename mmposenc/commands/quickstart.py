@@ -19,6 +19,7 @@ from pathlib import Path
 from ..terminal.messages import Ended, Parser, reporting_errors
 from ..terminal.options import SEED
 from ..terminal.processes import python_command
+from ..writing import writing_whole_file
 
 _TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees'
 #: For each row of the table of scores, the folder of the test and its config.
@@ -62,7 +63,8 @@ def train_and_test(work: Path, seed: int | None) -> None:
         resume = ['--resume', 'auto'] if work.exists() else []
         options = [] if seed is None else ['--cfg-options', f'randomness.seed={seed}']
         run('train', f'{_TREES}-quick.py', '--work-dir', str(work), *resume, *options)
-        shutil.copy(work / 'last_checkpoint', work / 'trained')
+        with writing_whole_file(work / 'trained') as partial:
+            shutil.copy(work / 'last_checkpoint', partial)
     checkpoint = str(work / Path((work / 'trained').read_text().strip()).name)
     for folder, config in TESTS.values():
         say(f'3/3 test ({folder})')

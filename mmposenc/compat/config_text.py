@@ -2,48 +2,58 @@
 from __future__ import annotations
 
 import math
-from pprint import pformat
+from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Any
 
+_WIDTH = 100
 #: Types whose ``repr`` is Python.
-_PLAIN = (bool, int, str, complex, bytes, range, type(None), type(...))
-
-
-class _Name:
-    """Something that is written without quotes."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
+_PLAIN = (bool, int, complex, bytes, range, type(None), type(...))
 
 
 def config_text(cfg: dict[str, Any]) -> str:
     """The text of a config, with a statement for each key."""
-    values = {key: pformat(_literal(value), width=100, compact=True, sort_dicts=False)
-              for key, value in cfg.items()}
-    text = ''.join(f'{key} = {value}\n' for key, value in values.items())
+    text = ''.join(f'{key} = {_written(value)}\n' for key, value in cfg.items())
     # In double braces stand variables, which mmengine replaces in the text of a file. Only a string
     # can have them here.
     return text.replace('{{', '{\\x7b')
 
 
-def _literal(value: Any) -> Any:
-    """A value of types whose ``repr`` is Python. Of what is none of them, such as a path, the text
-    is taken."""
+def _written(value: Any, pad: str = '') -> str:
+    """A value as Python, whose lines but the first begin with ``pad``. What no literal can stand
+    for, such as a path, is written as its text."""
+    deeper = pad + '    '
     if isinstance(value, dict):
-        return {_literal(key): _literal(each) for key, each in value.items()}
-    for kind in (list, tuple, set, frozenset):
-        if isinstance(value, kind):
-            return kind(map(_literal, value))
+        named = all(isinstance(key, str) and key.isidentifier() and not iskeyword(key)
+                    for key in value)
+        keys = [f'{key}=' if named else f'{_written(key)}: ' for key in value]
+        return _in_brackets('dict(' if named else '{', [
+            key + _written(each, deeper) for key, each in zip(keys, value.values(), strict=True)],
+            ')' if named else '}', pad)
+    if isinstance(value, (list, tuple)):
+        items = [_written(each, deeper) for each in value]
+        if isinstance(value, list):
+            return _in_brackets('[', items, ']', pad)
+        return f'({items[0]},)' if len(items) == 1 else _in_brackets('(', items, ')', pad)
+    if isinstance(value, (set, frozenset)):
+        return f'{"set" if isinstance(value, set) else "frozenset"}({_written([*value], pad)})'
     if getattr(value, 'ndim', None) == 0:  # A number of NumPy or torch.
-        return _literal(value.item())
+        return _written(value.item())
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else _Name(f"float('{float(value)}')")
+        return float.__repr__(value) if math.isfinite(value) else f"float('{float(value)}')"
     if isinstance(value, type):
-        name = f'{value.__module__}.{value.__qualname__}'
-        return _Name(value.__name__) if name == f'builtins.{value.__name__}' else name
-    if type(value) in _PLAIN:
-        return value
-    return int(value) if isinstance(value, int) else str(value)
+        if value.__module__ == 'builtins':
+            return value.__name__
+        value = f'{value.__module__}.{value.__qualname__}'
+    if isinstance(value, int) and type(value) not in _PLAIN:
+        value = int(value)
+    return repr(value if type(value) in _PLAIN else str(value))
+
+
+def _in_brackets(opening: str, items: Sequence[str], closing: str, pad: str) -> str:
+    """Items in one line, or else each in its own."""
+    line = f'{opening}{", ".join(items)}{closing}'
+    if '\n' not in line and len(pad) + len(line) <= _WIDTH:
+        return line
+    lines = ''.join(f'{pad}    {item},\n' for item in items)
+    return f'{opening}\n{lines}{pad}{closing}'

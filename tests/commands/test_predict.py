@@ -238,6 +238,30 @@ def test_masks_of_objects_are_those_of_its_boxes() -> None:
     assert repr(result) == 'Result(one.jpg: disc 0.90, square 0.60)'
 
 
+def test_results_of_others_stay_and_old_ones_go_last(detector, tmp_path, monkeypatch) -> None:
+    """Of predict and of a test: their own are replaced, until somebody changes them."""
+    out, drawn = tmp_path / 'out', tmp_path / 'drawn'
+    predict(detector, detector['images'], out)
+    predict(detector, detector['images'], out, '--overwrite')
+    old = {path: path.read_bytes() for path in out.rglob('*.*')}
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(Result, 'save', lambda result, path: os.kill(os.getpid(), signal.SIGTERM))
+        predict(detector, detector['images'], out, '--overwrite')
+    assert {path: path.read_bytes() for path in out.rglob('*.*')} == old
+    test = [str(detector['config']), str(detector['checkpoint']), '--work-dir', str(tmp_path / 'w'),
+            '--show-dir', str(drawn), '--cfg-options']
+    for run in ('first', 'second'):
+        run_test([*test, *named(run)])
+    assert len(os.listdir(drawn)) == 4
+    for folder, call in ((out / 'pictures', lambda: predict(
+            detector, detector['images'], out, '--overwrite')),
+            (drawn, lambda: run_test([*test, *named('third')]))):
+        (folder / 'shape_1.jpg').write_text('mine')
+        with pytest.raises(SystemExit, match='shape_1.jpg exists; give another folder'):
+            call()
+        assert (folder / 'shape_1.jpg').read_text() == 'mine'
+
+
 def test_a_stop_leaves_what_was_done(detector, tmp_path, monkeypatch) -> None:
     out, save = tmp_path / 'out', Result.save
 

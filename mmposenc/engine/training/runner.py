@@ -278,8 +278,7 @@ class Runner(CheckpointRunner):
         changed since, has that name; a test's is written beside its log."""
         name = f'{Path(self.cfg.filename).stem if self.cfg.filename else self.timestamp}.py'
         path = Path(self.work_dir, name)
-        of_the_user = os.path.lexists(path) and (
-            path.is_symlink() or not path.is_file() or not is_signed(path))
+        of_the_user = os.path.lexists(path) and not (path.is_file() and is_signed(path))
         if self._train_loop is None or of_the_user:
             path = Path(self._log_dir, name)
         cfg = copy.deepcopy(self.cfg)

@@ -1,18 +1,20 @@
 """Checkpoints survive kills, full disks and other trainings; which one of a folder is chosen."""
 import errno
 import logging
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from helpers import tiny_run
+from mmengine.config import Config
 from mmengine.fileio import LocalBackend
 from mmengine.logging import MMLogger
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import CheckpointHook, Runner
-from mmposenc.engine.training.checkpoints import latest_checkpoint
+from mmposenc.engine.training.checkpoints import check_replaces_no_files, latest_checkpoint
 from mmposenc.engine.training.lock import WorkDirLock, check_unlocked
 
 
@@ -92,6 +94,41 @@ def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch, c
     run.train()
     assert run._load_from == 'weights/work/epoch_1.pth'
     assert files(tmp_path / 'weights' / 'work') == ['epoch_1.pth', 'epoch_2.pth']
+
+
+@pytest.mark.parametrize('hook, name', [
+    (dict(filename_tmpl='mine_{:03d}.pth'), 'work/mine_001.pth'),
+    (dict(filename_tmpl='all.weights'), 'work/all.weights'),
+    (dict(out_dir='cks'), 'cks/work/epoch_1.pth'),
+    (dict(filename_tmpl='x{}', out_dir='cks', save_best='acc'), 'cks/work/x1')])
+def test_checkpoints_of_other_names_and_folders(hook, name, tmp_path, monkeypatch) -> None:
+    """They are refused where another training would replace them, and found by --resume."""
+    monkeypatch.chdir(tmp_path)
+    runner('work', epochs=1, **hook).train()
+    Path('work/last_checkpoint').unlink()
+    for folder in ('work', 'other/work') if 'out_dir' in hook else ('work',):
+        cfg = Config(dict(work_dir=folder, default_hooks=dict(checkpoint=hook)))
+        with pytest.raises(ValueError, match=f'{Path(name).name}.*--resume continues it'):
+            check_replaces_no_files(cfg, anew=True)
+        check_replaces_no_files(cfg, anew=False)
+    run = runner('work', epochs=2, resume=True, **hook)
+    run.cfg.default_hooks = cfg.default_hooks
+    run.train()
+    assert os.path.samefile(run._load_from, name)
+
+
+@pytest.mark.parametrize('made', [Path.mkdir, lambda path: path.write_text('my notes'),
+                                  lambda path: path.symlink_to('mine.txt')])
+def test_files_of_the_users_with_names_of_ours(made, tmp_path) -> None:
+    (tmp_path / 'mine.txt').write_text('mine\n.')
+    made(tmp_path / 'train.lock')
+    for call in (WorkDirLock, check_unlocked):
+        with pytest.raises(FileExistsError, match='train.lock there is no lock of a training'):
+            call(tmp_path)
+    (tmp_path / 'mine.txt').rename(tmp_path / 'last_checkpoint')
+    with pytest.raises(ValueError, match='last_checkpoint is no note of a training'):
+        check_replaces_no_files(Config(dict(work_dir=str(tmp_path))), anew=False)
+    assert (tmp_path / 'last_checkpoint').read_text() == 'mine\n.'
 
 
 def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
