@@ -134,7 +134,8 @@ def check_new_files(folder: str | Path, names: Iterable[str], option: str, *,
             if each.is_symlink() or each.exists() and not each.is_dir():
                 name, reason = os.path.relpath(each, folder), 'is a link or a file'
         if reason is not None:
-            raise ValueError(f'{option} {folder}: {name} {reason}; {remedy}')
+            raise ValueError(f'{option} {folder}: {name} {reason}; '
+                             f'{remedy if reason == "exists" else "give another one"}')
         known.add(alike)
         folders |= between
     for each in folders:
@@ -158,9 +159,9 @@ def _reason_or_none(path: Path, ours: Callable[[Path], bool], read: set[tuple[in
         return None
     if path.is_dir():
         return 'is a folder'
-    if _identities([path]) & read:
-        return 'is read by this command'
-    return None if path.is_file() and ours(path) else 'exists'
+    if not path.is_file() or not ours(path):
+        return 'exists'
+    return 'is read by this command' if _identities([path]) & read else None
 
 
 def _check_writable(folder: str | Path, option: str) -> None:

@@ -43,7 +43,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
                          "'val' or 'test'")
     if number < 1 and number != -1:
         raise ValueError(f'number={number} must be at least 1, or -1 for all')
-    data = folders_of_data(cfg)
+    data = folders_of_data(cfg, phase)
     check_new_files(output_dir, (), 'output_dir', data=data)
     check_sections(cfg, ())
     check_files(cfg, (phase,))

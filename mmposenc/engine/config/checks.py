@@ -278,10 +278,11 @@ def check_checkpoint(path: str, name: str) -> None:
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
-def folders_of_data(cfg: Config) -> dict[str, str]:
-    """The folders of the data of all phases, by keys of the config; nothing is written there."""
+def folders_of_data(cfg: Config, phase: str = 'test') -> dict[str, str]:
+    """The folders of the data of all phases, this one's first, by keys of the config; nothing is
+    written there."""
     folders = {}
-    for key, node in data_sets_with_keys(cfg, 'test', 'train', 'val'):
+    for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
         prefix = node.get('data_prefix') or {}
         for name, value in (prefix.items() if isinstance(prefix, dict) else [('', prefix)]):
             folder = osp.join(node.get('data_root') or '', value or '')
