@@ -7,9 +7,7 @@ import os
 import re
 import secrets
 import shutil
-import struct
 import unicodedata
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -19,7 +17,6 @@ from pathlib import Path
 _LEFT = re.compile(r'(.+)\.[0-9a-f]{8}\.partial')
 #: As many bytes of a name leave room for the digits and the ending behind it.
 _LONGEST_NAME = 200
-_PNG, _JPEG = b'\x89PNG\r\n\x1a\n', b'\xff\xd8\xff\xe0\0\x10'
 
 
 def flush(path: str | Path) -> None:
@@ -73,35 +70,25 @@ def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = 
 
 @contextmanager
 def writing_picture(path: str | Path) -> Iterator[Path]:
-    """As :func:`writing_whole_file`, for a picture, whose folder is made. A PNG or JPEG is signed,
-    so that a later call of the same command may replace it."""
+    """As :func:`writing_whole_file`, for a picture, whose folder is made. It is signed, so that
+    a later call of the same command may replace it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole_file(path, durable=False, suffix=f'.partial{path.suffix}') as partial:
         yield partial
-        data = partial.read_bytes()
-        if data.startswith((_PNG, _JPEG)):
-            partial.write_bytes(signed(data))
+        partial.write_bytes(signed(partial.read_bytes()))
 
 
 def signed(data: bytes) -> bytes:
-    """The content of a PNG, a JPEG or a file of Python with a comment that holds its hash."""
-    text = b'mmposenc ' + sha256(data).hexdigest().encode()
-    if data.startswith(_PNG):  # Behind the signature and the first chunk, IHDR.
-        chunk = b'tEXtComment\0' + text
-        return b''.join((data[:33], struct.pack('>I', len(chunk) - 4), chunk,
-                         struct.pack('>I', zlib.crc32(chunk)), data[33:]))
-    if data.startswith(_JPEG):  # Behind the first segment, JFIF's.
-        return data[:20] + b'\xff\xfe' + struct.pack('>H', len(text) + 2) + text + data[20:]
-    return b'# ' + text + b'\n' + data
+    """The content of a file with its hash at the end, which is a comment in Python, and which
+    readers of pictures do not look at."""
+    return data + b'\n# mmposenc ' + sha256(data).hexdigest().encode() + b'\n'
 
 
 def is_signed(path: str | Path) -> bool:
-    """Whether a file has its signature, and nobody has changed it since."""
+    """Whether a file has its hash, and nobody has changed it since."""
     data = Path(path).read_bytes()
-    start = 33 if data.startswith(_PNG) else 20 if data.startswith(_JPEG) else 0
-    end = start + len(signed(data)) - len(data)
-    return signed(data[:start] + data[end:]) == data
+    return signed(data[:-len(signed(b''))]) == data
 
 
 def check_new_files(folder: str | Path, names: Iterable[str], option: str, *,

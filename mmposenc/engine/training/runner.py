@@ -42,7 +42,7 @@ from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .resuming import changed_settings, schedule_settings
 from .seeding import with_seeded_batches
 
-#: The first line of a config that a runner writes, behind its signature.
+#: The first line of a config that a runner writes.
 _DUMPED = '# Written by mmposenc: the config of this run with all that it inherits.'
 #: This project's loops, by the names that configs use for mmengine's.
 _LOOPS: dict[str, type[BaseLoop]] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
