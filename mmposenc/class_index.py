@@ -46,6 +46,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'dataset': {
         'openmmlab.mmseg.datasets': ('ADE20KDataset', 'SegDataset'),
         'openmmlab.mmdet.coco_dataset': ('CocoDataset',),
+        'openmmlab.mmpretrain.datasets': ('CustomDataset',),
     },
     'transform': {
         'openmmlab.datasets.loading': ('LoadImageFromFile',),

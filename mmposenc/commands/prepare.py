@@ -4,7 +4,7 @@
     mmposenc prepare mnist5k [--out data/mnist5k]
     mmposenc prepare nuclei [--out data/nuclei]
     mmposenc prepare pretrained [--out data/pretrained]
-    mmposenc prepare --from yolo|voc|masks YOUR_FOLDER --out data/mine
+    mmposenc prepare --from yolo|voc|coco|masks YOUR_FOLDER --out data/mine
 """
 from __future__ import annotations
 
@@ -27,18 +27,22 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--from', choices=KINDS, dest='kind', help='format of your labels')
     parser.add_argument('--classes', type=lambda text: text.split(','), metavar='A,B',
                         help='class names in the order of the labels (default: as in the folder)')
+    parser.add_argument('--colours', type=Path, metavar='TABLE', help='for masks in colours: a '
+                        'file with a class and its red, green and blue on each line')
     parser.add_argument('--val', type=number_between(0, 1, 'between 0 and 1'), default=0.2,
                         help='share for validation if there are no folders train and val '
                         '(%(default)s)')
     parser.add_argument('--skip-bad', action='store_true', help='leave out files with errors')
     args = parser.parse_args(argv)
     if args.kind is None:
-        refuse_given(parser, args, '--from', 'classes', 'val', 'skip_bad')
+        refuse_given(parser, args, '--from', 'classes', 'colours', 'val', 'skip_bad')
         if args.source not in WHEELS:
             parser.error(f'{args.source!r} must be one of {", ".join(WHEELS)}, or a folder with '
                          '--from')
     elif args.out is None:
         parser.error('--from needs --out')
+    elif args.kind != 'masks':
+        refuse_given(parser, args, '--from masks', 'colours')
     return args
 
 
@@ -50,4 +54,4 @@ def main(argv: list[str] | None = None) -> None:
                                Path('.cache', 'downloads'))
         else:
             convert_labels(args.kind, Path(args.source), args.out, args.classes, args.val,
-                           args.skip_bad)
+                           args.skip_bad, colours=args.colours)

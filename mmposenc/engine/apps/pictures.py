@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,11 @@ from mmengine.registry import VISUALIZERS
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
+from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below, refuse_pipe
+
 from ...config_types import ReadOnlyConfig
 from ...writing import folded
 from ..config.testing import VISUALIZERS_OF
-from ..prepare.labels import PICTURES
 
 
 def picture_files(path: str | Path) -> list[str]:
@@ -27,28 +28,16 @@ def picture_files(path: str | Path) -> list[str]:
     """
     path, kinds = str(path), ', '.join(PICTURES)
     if os.path.isdir(path):
-        found = sorted(_pictures_below(path))
+        found = [each for each in files_below(path) if each.lower().endswith(PICTURES)]
         if not found:
             raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
         return found
+    refuse_pipe(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
     if not os.path.isfile(path) or not path.lower().endswith(PICTURES):
         raise ValueError(f'source={path!r} must be a folder or a picture ({kinds})')
     return [path]
-
-
-def _pictures_below(folder: str) -> Iterator[str]:
-    """Yield the pictures below a folder, and links to pictures that are not there, because these
-    are missed otherwise."""
-    for name in os.listdir(folder):
-        path = os.path.join(folder, name)
-        if name.startswith('.'):
-            continue
-        if os.path.isdir(path):
-            yield from _pictures_below(path)
-        elif name.lower().endswith(PICTURES) and (os.path.isfile(path) or not os.path.exists(path)):
-            yield path
 
 
 def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -> list[str]:

@@ -226,16 +226,19 @@ def _within(size: Size) -> Size:
     return size if long <= 2 * short else (short, round(short * 4 / 3))
 
 
-#: The classes of this project that replace mmdet's, which read annotations without checks, and the
-#: arguments with which they leave to the user what mmdet's leave to the user.
+#: The classes of this project that replace those of the libraries, which read annotations without
+#: checks, and the arguments with which they leave to the user what the libraries' leave to them.
 _CHECKED: dict[str, dict[str, Any]] = {
-    'CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop', check_images=False),
-    **{name: dict(type='mmposenc.CocoMetric') for name in ('CocoMetric', 'FasterCocoMetric')}}
+    'mmdet.CocoDataset': dict(type='mmposenc.CocoDataset', unknown_categories='drop',
+                              check_images=False),
+    'mmpretrain.CustomDataset': dict(type='mmposenc.CustomDataset', check_images=False),
+    **{f'mmdet.{name}': dict(type='mmposenc.CocoMetric')
+       for name in ('CocoMetric', 'FasterCocoMetric')}}
 
 
 def checked(described: Any) -> Any:
-    """Replace mmdet's CocoDataset and CocoMetric in a description of data sets or metrics by this
-    project's classes, which check what they read and evaluate what was loaded.
+    """Replace the libraries' data sets and CocoMetric in a description of data sets or metrics by
+    this project's classes, which check what they read and evaluate what was loaded.
 
     Args:
         described: a dict, a list of them, or something that is built already, which is returned.
@@ -246,14 +249,12 @@ def checked(described: Any) -> Any:
         return described
     node = {key: checked(value) if key in ('dataset', 'datasets', 'metrics') else value
             for key, value in described.items()}
-    kind, name, scope = node.get('type'), type_without_library(
-        node), DefaultScope.get_current_instance()
-    if isinstance(kind, str):
-        is_mmdets = kind == f'mmdet.{name}' or (
-            kind == name and scope is not None and scope.scope_name == 'mmdet')
-    else:
-        is_mmdets = getattr(kind, '__module__', '').startswith('mmdet.')
-    if is_mmdets and name in _CHECKED:
+    kind, name, scope = node.get('type'), type_name(node), DefaultScope.get_current_instance()
+    if not isinstance(kind, str):
+        name = f'{getattr(kind, "__module__", "").partition(".")[0]}.{name}'
+    elif '.' not in name and scope is not None:
+        name = f'{scope.scope_name}.{name}'
+    if name in _CHECKED:
         node = {**_CHECKED[name], **node, 'type': _CHECKED[name]['type']}
     metainfo = node.get('metainfo')
     if isinstance(metainfo, dict) and isinstance(metainfo.get('palette'), (list, tuple)):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,42 +11,55 @@ from PIL import Image
 
 from mmposenc.terminal.messages import counted, printable
 
+from .coco import read_coco_labels
 from .folders import Counts, Log, PrepareError, build_folder
-from .labels import PART_LISTS, VOID, Picture, read_label_map, read_labels
+from .labels import Picture, read_label_map, read_labels
+from .names import VOID, Colour, colours_of_table, yolo_description
+from .parts import SPLITS, part_by_picture
 
-#: For names of folders, the part (train, val or test) of the pictures in them.
-SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
-          'validation': 'val', 'test': 'test', 'testing': 'test'}
 #: For each part, its folder in ADE20K's layout.
 ADE_PARTS = {'train': 'training', 'val': 'validation', 'test': 'test'}
 
 _UNLABELLED = f'unlabelled ({VOID})'
+_IGNORED = 'ignored (iscrowd)'
 
 
 def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None = None,
-                   val: float = 0.2, skip_bad: bool = False, log: Log = print) -> Counts:
+                   val: float = 0.2, skip_bad: bool = False, log: Log = print,
+                   colours: Path | None = None) -> Counts:
     """Writes a copy of pictures and labels in COCO's layout, or ADE20K's for masks.
 
     Args:
-        kind, source, classes: see :func:`.labels.read_labels`.
+        kind: one of :data:`.labels.KINDS`.
+        source: the folder of pictures and labels.
         out: a folder that is empty or not there.
-        val: see :func:`draw_parts`; folders such as ``train`` and ``val`` go before.
+        classes: names in the order of the labels; None: those of the table of colours, of a
+            data.yaml or classes.txt in the source, or of COCO's file, else those that occur.
+        val: see :func:`.parts.draw_parts`; what says train and val goes before.
         skip_bad: leave out what can't be used, which is an error else.
         log: called with each line: what can't be used, classes, counts.
+        colours: for masks in colours, see :func:`.names.colours_of_table`.
 
     Returns:
         For each part the number of pictures, and of objects (in masks pixels) of each class.
 
     Raises:
         PrepareError: something can't be used, ``out`` holds files or one folder lies in the other,
-            nothing is labelled, or the pictures cannot be split.
+            nothing is labelled, labels are numbers without names, or the pictures cannot be split.
     """
     inner, outer = out.resolve(), source.resolve()
     if inner == outer or inner in outer.parents or outer in inner.parents:
         raise PrepareError(f'--out {out} and {source} must not lie in each other')
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise PrepareError(f'--out {out} exists; give another folder')
-    labelled = read_labels(kind, source, classes)
+    if not source.is_dir():
+        raise PrepareError(f'{source} is not a folder')
+    told = yolo_description(source) if kind in ('yolo', 'masks') else {}
+    in_table, table = colours_of_table(colours) if colours else ([], None)
+    named = [name.strip() for name in classes or in_table or told.get('names', [])]
+    _check_names(kind, source, named, in_table, told)
+    labelled = (read_coco_labels(source, named) if kind == 'coco'
+                else read_labels(kind, source, named, table))
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -57,71 +69,44 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     if not labelled.classes:
         raise PrepareError(f'{source}: its labels hold no object')
     log(printable(f'classes: {", ".join(labelled.classes)}'))
-    part_of = part_by_picture(labelled.pictures)
-    if not part_of:
-        _refuse_lists_of_parts(source)
-        log(f'a random share of {val:g} of the pictures is for validation (--val); if several show '
-            'one scene, put them into folders train and val instead')
-        part_of = draw_parts(labelled.pictures, val)
+    things = [thing for each in labelled.pictures for thing in each.things]
+    if things and all(thing.crowd for thing in things):
+        raise PrepareError(f'{source}: all {len(things)} objects are marked difficult or iscrowd, '
+                           'which training ignores; unmark those that are objects')
+    part_of = part_by_picture(kind, source, labelled.pictures, told, val, log)
     parts: dict[str, list[Picture]] = {'train': [], 'val': []}
     for each in labelled.pictures:
-        parts.setdefault(part_of[each.key], []).append(each)
-    write = _write_masks_and_count if kind == 'masks' else _write_part_and_count
+        if each.key in part_of:
+            parts.setdefault(part_of[each.key], []).append(each)
     counts = build_folder(
         out, kind, lambda folder: {
-            part: write(folder, part, pictures, labelled.classes)
+            part: _write_masks_and_count(folder, part, pictures, labelled.classes, table)
+            if kind == 'masks' else _write_part_and_count(folder, part, pictures, labelled.classes)
             for part, pictures in parts.items()}, log)
     for part, numbers in counts.items():
         if lacking := [name for name in labelled.classes if not numbers[name]]:
-            void = (f'; {VOID} is unlabelled: if these pixels are of a class, write its number '
-                    'in their place') if numbers.get(_UNLABELLED) else ''
-            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}{void}'))
+            why = (f'; {VOID} is unlabelled: if these pixels are of a class, write its number '
+                   'in their place') if numbers.get(_UNLABELLED) else (
+                       '; training ignores objects that are marked difficult or iscrowd'
+                   ) if numbers.get(_IGNORED) else ''
+            log(printable(f'warning: {part} has nothing of {", ".join(lacking)}{why}'))
     return counts
 
 
-def _refuse_lists_of_parts(source: Path) -> None:
-    """Raise an error if lists say which part a picture belongs to: a drawn part would contradict
-    them."""
-    if lists := sorted(path for path in source.rglob('*.txt') if path.name in PART_LISTS):
-        raise PrepareError(f'{lists[0]} lists the pictures of a part, and lists are not read: put '
-                           'pictures and labels into folders train and val, or delete the lists '
-                           'to draw the parts')
-
-
-def part_by_picture(pictures: list[Picture]) -> dict[str, str]:
-    """The part of each picture, by its key, if folders such as ``train`` and ``val`` say it; an
-    empty dict without such folders.
-
-    Raises:
-        PrepareError: only some pictures are in them.
-    """
-    part_of = {each.key: next((SPLITS[name] for name in each.key.lower().split('/')[:-1]
-                               if name in SPLITS), '') for each in pictures}
-    if not {'train', 'val'} <= {*part_of.values()}:
-        return {}
-    for each in pictures:
-        if not part_of[each.key]:
-            raise PrepareError(f'{each.path} must be in a folder train, val or test, as others are')
-    return part_of
-
-
-def draw_parts(pictures: list[Picture], val: float = 0.2) -> dict[str, str]:
-    """The part of each picture by its key, drawn with a fixed seed: training or validation.
-
-    Args:
-        pictures: all of them, in any order.
-        val: the largest share to validate with, but one picture at least.
-
-    Raises:
-        PrepareError: there are less than two pictures.
-    """
-    if len(pictures) < 2:
-        raise PrepareError(f'{counted(len(pictures), "picture")}: two are needed to train and '
-                           'validate')
-    keys = sorted(each.key for each in pictures)
-    random.Random(0).shuffle(keys)
-    held_out = max(int(val * len(keys)), 1)
-    return {key: 'val' if number < held_out else 'train' for number, key in enumerate(keys)}
+def _check_names(kind: str, source: Path, named: list[str], in_table: list[str],
+                 told: dict[str, Any]) -> None:
+    """Raise PrepareError unless there are names where they are needed, and no key points."""
+    if told.get('kpt_shape') and kind == 'yolo':
+        raise PrepareError(f'{told["file"]}: kpt_shape={told["kpt_shape"]}: labels of key points '
+                           'are not read; of each line keep the class and the four numbers of the '
+                           'box, and delete kpt_shape')
+    if not all(named) or len({*named}) < len(named):
+        raise PrepareError(f'{source}: classes {named} must be words, and no two the same')
+    if not named and kind in ('yolo', 'masks'):
+        raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
+                           'in a data.yaml or classes.txt there')
+    if in_table and named != in_table:
+        raise PrepareError(f'--classes {named} must be those of --colours, {in_table}')
 
 
 def _name_without_part(picture: Picture, suffix: str) -> str:
@@ -139,29 +124,32 @@ def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], clas
         shutil.copyfile(each.path, _unused_path(folder / part / name, each.path))
         images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
         for thing in each.things:
-            outline = dict(segmentation=[thing.polygon]) if thing.polygon else {}
+            outline = dict(segmentation=thing.segmentation) if thing.segmentation else {}
+            area = thing.box[2] * thing.box[3] if thing.area is None else thing.area
             annotations.append(dict(
                 id=len(annotations) + 1, image_id=number,
                 category_id=classes.index(thing.name) + 1, bbox=[*thing.box],
-                area=thing.box[2] * thing.box[3], iscrowd=int(thing.crowd), **outline))
+                area=area, iscrowd=int(thing.crowd), **outline))
     # mmdet's curves of precision and recall need a supercategory.
     categories = [dict(id=number, name=name, supercategory='object')
                   for number, name in enumerate(classes, 1)]
     (folder / f'{part}.json').write_text(json.dumps(
         dict(images=images, annotations=annotations, categories=categories), allow_nan=False))
-    objects = Counter(each['category_id'] for each in annotations)
-    return {'pictures': len(images), **{each['name']: objects[each['id']] for each in categories}}
+    objects = Counter(each['category_id'] for each in annotations if not each['iscrowd'])
+    ignored = len(annotations) - objects.total()
+    return {'pictures': len(images), **{each['name']: objects[each['id']] for each in categories},
+            **({_IGNORED: ignored} if ignored else {})}
 
 
-def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str]
-                           ) -> dict[str, int]:
+def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str],
+                           colours: dict[Colour, int] | None) -> dict[str, int]:
     pixels = Counter({VOID: 0})
     for each in pictures:
         name = _name_without_part(each, '.png')
         stem = name.removesuffix('.png')
         copy = folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}'
         shutil.copyfile(each.path, _unused_path(copy, each.path))
-        labels = read_label_map(each)
+        labels = read_label_map(each, colours)
         Image.fromarray(labels).save(
             _unused_path(folder / 'annotations' / ADE_PARTS[part] / name, each.path))
         pixels.update(Counter(labels.ravel().tolist()))

@@ -1,44 +1,43 @@
-"""Reads labels as tools write them (YOLO, VOC, PNG masks), without trusting them.
+"""Reads labels as tools write them (YOLO, VOC, COCO, PNG masks), without trusting them.
 
 Nothing raises for a label: each file that can't be used is a line.
 """
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
-import yaml
 from PIL import Image
 
-from mmposenc.openmmlab.datasets.image_files import Size, size_of_file
+from mmposenc.openmmlab.datasets.image_files import PICTURES, Size, files_below, size_of_file
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 from mmposenc.terminal.messages import counted
 
 from .folders import PrepareError
+from .names import VOID, Colour, reason_in_words
 
-PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
 _ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
 #: Names of files that list the pictures of a part.
 PART_LISTS = ('train.txt', 'val.txt', 'valid.txt', 'test.txt')
 _NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
-#: The value of pixels that have no label.
-VOID = 255
 
 
 class LabelledObject(NamedTuple):
-    """An object in a picture: its class; left, top, width and height in pixels; its outline; and
-    whether evaluation ignores it."""
+    """An object in a picture: its class; left, top, width and height in pixels; its outlines, or
+    a mask of COCO's; whether training and evaluation ignore it; and its area, if not the box's."""
     name: str
     box: tuple[float, ...]
-    polygon: list[float] | None = None
+    segmentation: Any = None
     crowd: bool = False
+    area: float | None = None
 
 
 @dataclass
@@ -61,30 +60,22 @@ class FolderContents:
     notes: list[str] = field(default_factory=list)
 
 
-def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> FolderContents:
+def read_labels(kind: str, source: Path, named: list[str],
+                colours: dict[Colour, int] | None = None) -> FolderContents:
     """Reads a folder of pictures and labels; changes nothing in it.
 
     A label file belongs to the picture of the same path and name, but for folders such as
     ``images``, ``labels`` and ``Annotations``.
 
     Args:
-        kind: one of :data:`KINDS`.
+        kind: one of :data:`KINDS`, but not 'coco'.
         source: the folder.
-        classes: names in the order of the labels; None: those of a data.yaml or classes.txt in the
-            source, else those that occur, by the alphabet.
+        named: names in the order of the labels; empty: those that occur, by the alphabet.
+        colours: the label of each colour, for masks in colours.
 
     Raises:
-        PrepareError: no such folder, no pictures or labels in it, numbers without names, or names
-            that are no list of different words.
+        PrepareError: no pictures or labels in it.
     """
-    if not source.is_dir():
-        raise PrepareError(f'{source} is not a folder')
-    named = [name.strip() for name in classes or _class_names_file(source)]
-    if not all(named) or len({*named}) < len(named):
-        raise PrepareError(f'{source}: classes {named} must be words, and no two the same')
-    if not named and kind in ('yolo', 'masks'):
-        raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
-                           'in a data.yaml or classes.txt there')
     labelled = FolderContents(named)
     pictures, labels = _files_by_key(kind, source, labelled.problems)
     if not pictures or not labels:
@@ -104,7 +95,7 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
         # In YOLO's format a picture without a file shows nothing.
         if picture.labels is None and kind != 'yolo':
             bare += 1
-        elif picture.labels and (problem := _label_problem(kind, picture, named)):
+        elif picture.labels and (problem := _label_problem(kind, picture, named, colours)):
             labelled.problems.append(problem)
         else:
             labelled.pictures.append(picture)
@@ -113,43 +104,20 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
     if not named:
         labelled.classes = sorted({each.name for picture in labelled.pictures
                                 for each in picture.things})
+    by_letters: dict[str, str] = {}
+    for name in labelled.classes:
+        if (other := by_letters.setdefault(name.lower(), name)) != name:
+            labelled.notes.append(f'warning: {other!r} and {name!r} are two classes; if they are '
+                                  'one, give them one spelling')
     return labelled
-
-
-def _class_names_file(source: Path) -> list[str]:
-    for path in sorted((*source.glob('*.yaml'), *source.glob('*.yml'))):
-        try:
-            names = (yaml.safe_load(path.read_text('utf-8-sig')) or {}).get('names') or []
-            if isinstance(names, dict):
-                numbered = {int(key): name for key, name in names.items()}
-                names = [numbered[number] for number in range(len(names))]
-            if not isinstance(names, list) or {*map(type, names)} - {str, int, float}:
-                raise TypeError(f'they are {names!r}; in YAML yes, no and null need quotes')
-        except (AttributeError, TypeError, ValueError, KeyError, yaml.YAMLError) as error:
-            raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
-                               f'on with a name each ({_reason_in_words(error)})') from error
-        if names:
-            return [str(name) for name in names]
-    path = source / 'classes.txt'
-    try:
-        lines = path.read_text(encoding='utf-8-sig').splitlines() if path.is_file() else []
-    except UnicodeDecodeError as error:
-        raise PrepareError(f'{path} must be text in UTF-8 ({error})') from error
-    return [line.strip() for line in lines if line.strip()]
-
-
-def _reason_in_words(error: Exception) -> str:
-    return f'lacks {error}' if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
     """Pictures and label files by their keys; two files with the same key are a problem."""
     pictures: dict[str, Path] = {}
     labels: dict[str, Path] = {}
-    for path in sorted(source.rglob('*')):
+    for path in map(Path, files_below(source)):
         *folders, name = path.relative_to(source).parts
-        if not path.is_file() or any(part.startswith('.') for part in (*folders, name)):
-            continue
         suffix, roles = path.suffix.lower(), {folder.lower() for folder in folders}
         is_map = kind == 'masks' and bool(roles & _LABEL_ROLES)
         if name.lower() in _NO_LABELS or name.lower().startswith('readme.'):
@@ -168,22 +136,40 @@ def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[st
     return pictures, labels
 
 
-def read_label_map(picture: Picture) -> np.ndarray:
-    """The labels (H, W) in a PNG; for one with a palette, its indices."""
+def read_label_map(picture: Picture, colours: dict[Colour, int] | None = None) -> np.ndarray:
+    """The labels (H, W) in a PNG; for one with a palette, its indices. With ``colours`` they are
+    the labels of its colours.
+
+    Raises:
+        ValueError: a colour has no label.
+    """
     with Image.open(str(picture.labels)) as image:
-        return np.asarray(image).astype(np.uint8)
+        if colours is None:
+            return np.asarray(image).astype(np.uint8)
+        pixels = np.asarray(image.convert('RGB'))
+    codes, places = np.unique(pixels @ [1 << 16, 1 << 8, 1], return_inverse=True)
+    found = [(int(code) >> 16, int(code) >> 8 & 255, int(code) & 255) for code in codes]
+    if lacking := [colour for colour in found if colour not in colours]:
+        raise ValueError(f'{len(lacking)} of its colours, such as {lacking[0]}, are not in the '
+                         'table of --colours')
+    labels = np.array([colours[colour] for colour in found], np.uint8)
+    return labels[places.reshape(pixels.shape[:2])]
 
 
-def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
+def _label_problem(kind: str, picture: Picture, classes: list[str],
+                   colours: dict[Colour, int] | None) -> str:
     """Read the objects of a picture. Returns what is wrong with its file of labels, '' if nothing
     is."""
-    if kind == 'masks':
-        pair = str(picture.path), str(picture.labels)
+    pair, where = (str(picture.path), str(picture.labels)), ''
+    if kind == 'masks' and colours is None:
         return pair_problem(pair) or map_problem(pair[1], len(classes), VOID)
     assert picture.labels is not None
-    where = ''
     try:
-        text = picture.labels.read_bytes().decode('utf-8-sig')
+        if kind == 'masks':
+            if (size := read_label_map(picture, colours).shape[::-1]) != picture.size:
+                raise ValueError(f'its size is {size}, but {pair[0]} has {picture.size}')
+            return ''
+        text = _decoded(picture.labels.read_bytes(), kind)
         objects = _lines_of_yolo(text) if kind == 'yolo' else _elements_of_voc(text, picture.size)
         for place, described in objects:
             where = place
@@ -191,14 +177,23 @@ def _label_problem(kind: str, picture: Picture, classes: list[str]) -> str:
                      else _voc_object(described))
             if classes and thing.name not in classes:
                 raise ValueError(f'class {thing.name!r} is not among {classes}')
-            picture.things.append(_clipped_or_refused(thing, picture.size))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
+            picture.things.append(cut_at_edges(thing, picture.size))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError,
             ElementTree.ParseError) as error:
-        return f'{picture.labels}{where}: {_reason_in_words(error)}'
+        return f'{picture.labels}{where}: {reason_in_words(error)}'
     return ''
 
 
-def _clipped_or_refused(thing: LabelledObject, size: Size) -> LabelledObject:
+def _decoded(content: bytes, kind: str) -> str:
+    """Text in UTF-8, or in the encoding that an XML file declares."""
+    if kind == 'voc' and content[:2] in (b'\xff\xfe', b'\xfe\xff'):
+        return content.decode('utf-16')
+    declared = re.match(rb'(?:\xef\xbb\xbf)?\s*<\?xml[^>]*encoding=["\']([\w.:-]+)', content)
+    name = declared[1].decode().lower() if kind == 'voc' and declared else 'utf-8'
+    return content.decode('utf-8-sig' if name in ('utf-8', 'utf8') else name)
+
+
+def cut_at_edges(thing: LabelledObject, size: Size) -> LabelledObject:
     """An object cut at the edges of the picture, if at most half of it lies outside."""
     left, top, width, height = thing.box
     if not all(map(math.isfinite, thing.box)) or width <= 0 or height <= 0:
@@ -211,9 +206,11 @@ def _clipped_or_refused(thing: LabelledObject, size: Size) -> LabelledObject:
         raise ValueError(f'box {", ".join(f"{each:g}" for each in thing.box)} (left, top, width, '
                          f'height) is more than half outside the picture of {size[0]}x{size[1]}, '
                          'or thinner than a pixel')
-    polygon = thing.polygon and [min(max(each, 0), size[i % 2])
-                                 for i, each in enumerate(thing.polygon)]
-    return thing._replace(box=(left, top, right - left, bottom - top), polygon=polygon)
+    outlines = thing.segmentation
+    if isinstance(outlines, list):
+        outlines = [[min(max(number, 0), size[i % 2]) for i, number in enumerate(each)]
+                    for each in outlines]
+    return thing._replace(box=(left, top, right - left, bottom - top), segmentation=outlines)
 
 
 def _object_of_corners(name: object, numbers: list[float], outline: bool) -> LabelledObject:
@@ -228,7 +225,7 @@ def _object_of_corners(name: object, numbers: list[float], outline: bool) -> Lab
     if not outline and (xs[0] > xs[1] or ys[0] > ys[1]):
         raise ValueError(f'corners {numbers}: the second must be right of and below the first')
     return LabelledObject(name.strip(), (min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)),
-                          numbers if outline else None)
+                          [numbers] if outline else None)
 
 
 def _lines_of_yolo(text: str) -> Iterator[tuple[str, str]]:
@@ -285,4 +282,4 @@ def _voc_object(element: ElementTree.Element) -> LabelledObject:
 
 
 #: For each format of labels, the suffix of its files.
-KINDS = {'yolo': '.txt', 'voc': '.xml', 'masks': '.png'}
+KINDS = {'yolo': '.txt', 'voc': '.xml', 'coco': '.json', 'masks': '.png'}

@@ -1,21 +1,59 @@
-"""Checks of an image file's bytes: is it complete, and does it have the expected size?"""
+"""Finds image files, and checks their bytes: are they complete, of the expected size?"""
 from __future__ import annotations
 
 import os
 import random
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import BinaryIO
 
 from PIL import Image, UnidentifiedImageError
 
+from mmposenc.terminal.messages import printable
+
+#: The endings of pictures, in small letters.
+PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
 #: How many files of a folder are opened, if it would take too long to open all.
 SAMPLES = 16
 #: For the first bytes of a format, the marker at the end of its files.
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
 #: EXIF's key for the orientation, and the values of it that swap width and height.
-_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
+
+
+def files_below(folder: str | Path) -> list[str]:
+    """All files below a folder, sorted. What is hidden, a pipe or a device is skipped.
+
+    Links are followed, and each real folder is visited once, by a way without links if there is
+    one. A link to a folder around this one is skipped. Links to files that are not there are
+    listed, because these would be missed otherwise.
+    """
+    found: list[str] = []
+    folders, links, start = [str(folder)], list[str](), os.path.realpath(folder)
+    seen: set[str] = set()
+    while folders or links:
+        place = folders.pop() if folders else links.pop(0)
+        real = os.path.realpath(place)
+        if real in seen or start.startswith(os.path.join(real, '')):
+            continue
+        seen.add(real)
+        for name in sorted(os.listdir(place)):
+            path = os.path.join(place, name)
+            if name.startswith('.'):
+                continue
+            if os.path.isdir(path):
+                (links if os.path.islink(path) else folders).append(path)
+            elif os.path.isfile(path) or not os.path.exists(path):
+                found.append(path)
+    return sorted(found)
+
+
+def refuse_pipe(path: str) -> None:
+    """Raise ValueError if a path is a pipe or a device, in which a reader may wait for ever."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise ValueError(f'{path} is a pipe or a device, and no file')
 
 
 def size_if_whole(file: BinaryIO) -> Size:
@@ -59,6 +97,7 @@ def size_of_file(path: str) -> Size:
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError('it is no file')  # Who opens a pipe waits.
     try:
+        refuse_pipe(path)
         with open(path, 'rb') as file:
             return size_if_whole(file)
     except OSError as error:
@@ -84,12 +123,28 @@ def image_file_problem(path: str, size: Size | None = None) -> str:
             f'{size[0]}x{size[1]}, so boxes would be misplaced')
 
 
-def problems_by_file(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
-    """For each broken file among many, its path and what is wrong with it."""
-    wanted: Sequence[Size | None] = sizes or [None] * len(paths)
+def refuse_broken(paths: Sequence[str], source: str, sizes: Sequence[Size] | None = None) -> None:
+    """Raise an error that lists up to 20 broken files.
+
+    Args:
+        paths: of the pictures; those of a store such as s3:// are not checked.
+        source: what names them.
+        sizes: see :func:`image_file_problem`.
+
+    Raises:
+        ValueError: it says what is wrong with each file.
+    """
+    if any('://' in path for path in paths[:1]):
+        return
     with ThreadPoolExecutor(max_workers=16) as pool:  # The disk is the limit, not the processor.
-        problems = pool.map(image_file_problem, paths, wanted, chunksize=64)
-        return {path: problem for path, problem in zip(paths, problems, strict=True) if problem}
+        texts = pool.map(image_file_problem, paths, sizes or [None] * len(paths), chunksize=64)
+        problems = [f'  {printable(path)}: {text}' for path, text in zip(paths, texts, strict=True)
+                    if text]
+    if problems:
+        shown = '\n'.join(problems[:20])
+        raise ValueError(f'{len(problems)} of {len(paths)} images of {source} are broken:\n{shown}'
+                         '\nRepair them, or take them out (check_images=False in the data set '
+                         'skips this check)')
 
 
 def sample_of_names(names: Collection[str]) -> list[str]:
@@ -104,8 +159,7 @@ def size_shown(file: BinaryIO) -> Size:
         width, height = image.size
         if image.format == 'TIFF':  # Newer versions of Pillow turn the size of a TIFF themselves.
             width, height = (image.tag_v2[key] for key in (256, 257))  # type: ignore
-        # OpenCV ignores the orientation of a WebP.
-        turned = image.format != 'WEBP' and image.getexif().get(_ORIENTATION) in _TURNED
+        turned = image.getexif().get(ORIENTATION) in _TURNED
     return (height, width) if turned else (width, height)
 
 

@@ -2,18 +2,58 @@
 from __future__ import annotations
 
 import io
+import logging
+import os
+from collections.abc import Iterator
 
+import cv2
+import mmcv
 import mmengine.fileio as fileio
+import numpy as np
+from mmcv.image.io import imread_flags
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 from mmengine.dataset import BaseDataset
+from mmengine.fileio import LocalBackend, register_backend
+from mmengine.logging import print_log
+from PIL import Image
 
 from mmposenc.terminal.messages import error_text
 
-from .image_files import message_without_file, size_if_whole
+from .image_files import (
+    ORIENTATION,
+    files_below,
+    message_without_file,
+    refuse_pipe,
+    size_if_whole,
+)
+from .lists import check_list
+
+
+@register_backend('local', prefixes='', force=True)
+class LocalFiles(LocalBackend):
+    """mmengine's access to files, which walks through folders as all of this project: links are
+    followed, and each real folder is visited once, so that loops end."""
+
+    def list_dir_or_file(self, dir_path: str, list_dir: bool = True, list_file: bool = True,
+                         suffix: str | tuple[str, ...] | None = None, recursive: bool = False
+                         ) -> Iterator[str]:
+        if list_dir or not recursive:
+            return super().list_dir_or_file(dir_path, list_dir, list_file, suffix, recursive)
+        return iter([os.path.relpath(path, dir_path) for path in files_below(dir_path)
+                     if path.endswith(suffix or '')])
+
+
+    def get_text(self, filepath: str, encoding: str = 'utf-8') -> str:
+        """The text of a file, without the byte order mark that Windows writes."""
+        return super().get_text(filepath, encoding.replace('utf-8', 'utf-8-sig'))
+
+
+fileio.io.backend_instances.clear()  # Those that were used before are mmengine's.
 
 
 class NamedErrors(BaseDataset):
-    """A mixin for OpenMMLab's data sets: errors of the pipeline name the image.
+    """A mixin for OpenMMLab's data sets: errors of the pipeline name the image, and those of a
+    list its line.
 
     Without it an image that a step cannot process (one pixel high and scaled to none, a truncated
     label map) raises an error inside OpenCV, PIL or torch that names no file.
@@ -21,6 +61,12 @@ class NamedErrors(BaseDataset):
     Raises:
         ValueError: a step of the pipeline failed; it names the image.
     """
+
+    def load_data_list(self) -> list[dict]:
+        if self.ann_file.endswith('.txt') and os.path.isfile(self.ann_file):
+            check_list(self.ann_file, with_label=getattr(self, 'with_label', False))
+        loaded: list[dict] = super().load_data_list()
+        return loaded
 
     def prepare_data(self, idx: int) -> object:
         try:
@@ -34,29 +80,57 @@ class NamedErrors(BaseDataset):
             raise ValueError(f'{" with ".join(names)}: {text}') from error
 
 
-# This part of the file reads images.
-
-
 class LoadImageFromFile(_LoadImageFromFile):
     """mmcv's LoadImageFromFile, which refuses truncated files.
 
     OpenCV decodes half a JPEG to an image whose rest is grey, and training would use it. With
     ``ignore_empty=True`` such an image is skipped (training draws another one).
 
+    Two kinds of files are read otherwise than by mmcv. OpenCV ignores the EXIF orientation of a
+    WebP. And of 16 bits it keeps the upper eight, so that pictures of 12 bits are nearly black:
+    where no value reaches 4096, they are read as 12 bits, and a warning says so.
+
     Raises:
         ValueError: the image is broken; it names the file and what is wrong.
     """
 
+    _warned = False
+
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
         try:
-            size_if_whole(io.BytesIO(fileio.get(path, backend_args=self.backend_args)))
-            return super().transform(results)
-        # mmcv's assertion, if a decoder returns nothing, as for pixels of 32 bits.
-        except AssertionError:
+            refuse_pipe(path)
+            content = fileio.get(path, backend_args=self.backend_args)
+            size_if_whole(io.BytesIO(content))
+            image = self._decoded(content, path)
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
         except Exception as error:  # OpenCV and mmcv may raise anything.
-            problem = message_without_file(error)
-        if self.ignore_empty:
-            return None
-        raise ValueError(f'broken image {path}: {problem}')
+            image, problem = None, message_without_file(error)
+        if image is None:  # A decoder returns nothing for pixels of 32 bits.
+            if self.ignore_empty:
+                return None
+            raise ValueError(f'broken image {path}: {problem}')
+        results['img'] = image.astype(np.float32) if self.to_float32 else image
+        results['img_shape'] = results['ori_shape'] = image.shape[:2]
+        return results
+
+    def _decoded(self, content: bytes, path: str) -> np.ndarray | None:
+        """What mmcv decodes, but for the two kinds of files."""
+        flag, backend = self.color_type, self.imdecode_backend
+        by_opencv = flag in ('color', 'grayscale') and backend == 'cv2'
+        if by_opencv and content[8:12] == b'WEBP':
+            with Image.open(io.BytesIO(content)) as picture:
+                if ORIENTATION in picture.getexif():
+                    backend = 'pillow'
+        image: np.ndarray | None = mmcv.imfrombytes(content, flag=flag, backend=backend)
+        if image is None or not by_opencv or image.max() > 15:
+            return image
+        deep = cv2.imdecode(np.frombuffer(content, np.uint8),
+                            imread_flags[flag] | cv2.IMREAD_ANYDEPTH)
+        if deep is None or deep.dtype != np.uint16:
+            return image
+        if not self._warned:
+            self._warned = True
+            print_log(f'{path} has 16 bits, and no value above 4095: such pictures are read as 12 '
+                      'bits', 'current', logging.WARNING)
+        return (deep >> 4).astype(np.uint8)

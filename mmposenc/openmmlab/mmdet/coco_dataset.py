@@ -1,22 +1,16 @@
 """COCO annotation files, with checks for errors that mmdet would train on without a message."""
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
-from typing import Any
 
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
 from mmengine.logging import print_log
 
-from mmposenc.terminal.messages import printable
-
-from ..datasets.image_files import problems_by_file
+from ..datasets.coco_files import Coco, has_area, read_coco
+from ..datasets.image_files import refuse_broken
 from ..datasets.loading import NamedErrors
-
-#: The content of a file in COCO's format.
-Coco = dict[str, Any]
 
 
 class CheckedCOCO(COCO):
@@ -39,114 +33,17 @@ class CheckedCOCO(COCO):
         self.img_ann_map, self.cat_img_map = self.imgToAnns, self.catToImgs
 
 
-def read_coco(path: str, dropped: Counter[str]) -> Coco:
-    """Read an annotation file and check everything that training uses.
-
-    Args:
-        path: the file.
-        dropped: counts annotations of images that are not in the file; they are left out.
-
-    Raises:
-        ValueError: it names the file, the entry and the error: no JSON, a missing section or key,
-            an id that occurs twice or is not a whole number, a box that is not four finite numbers.
-    """
+def mask_has_area(ann: Coco, image: Coco, path: str) -> bool:
+    """:func:`has_area` of an annotation of an image in a file, which errors name."""
     try:
-        with open(path, 'rb') as file:
-            data = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is not a complete JSON file: {error}') from error
-    if not isinstance(data, dict):
-        raise ValueError(f'{path} holds a {type(data).__name__}; a COCO file must be a dict with '
-                         'images, annotations and categories')
-    for section in ('images', 'categories', 'annotations'):
-        if section != 'annotations' or section in data:
-            _check_section(path, data, section)
-    for name, count in Counter(each['name'] for each in data['categories']).items():
-        if count > 1:
-            raise ValueError(f'{path}: {count} categories have the name {name!r}')
-    images = {image['id'] for image in data['images']}
-    annotations = []
-    for ann in data.get('annotations', []):
-        if ann['image_id'] not in images:
-            dropped['of an image that the file does not have'] += 1
-            continue
-        ann.setdefault('area', max(ann['bbox'][2], 0) * max(ann['bbox'][3], 0))
-        annotations.append(ann)
-    data['annotations'] = annotations
-    return data
+        return has_area(ann.get('segmentation'), (image['height'], image['width']))
+    except ValueError as error:
+        raise ValueError(f'{where_text(ann, image, path)}: {error}') from error
 
 
-#: For each section of a file, the keys that each entry must have.
-_SECTIONS = {'images': ('id', 'file_name', 'height', 'width'), 'categories': ('id', 'name'),
-             'annotations': ('id', 'image_id', 'category_id', 'bbox')}
-
-
-def _check_section(path: str, data: Coco, section: str) -> None:
-    """Raise ValueError if entries lack a key, if two have the same id, or if a value is not what
-    mmdet takes it for."""
-    entries = data.get(section)
-    if not isinstance(entries, list):
-        state = 'is missing' if section not in data else f'is a {type(entries).__name__}'
-        raise ValueError(f'{path}: {section!r} {state}; it must be a list')
-    if not entries and section != 'annotations':
-        raise ValueError(f'{path}: {section!r} is empty')
-    for i, entry in enumerate(entries):
-        lacks = [key for key in _SECTIONS[section]
-                 if not isinstance(entry, dict) or entry.get(key) in (None, '')]
-        if lacks:
-            raise ValueError(f'{path}: {section}[{i}] lacks {", ".join(lacks)}')
-        for key in ('id', 'image_id', 'category_id'):
-            if type(entry.get(key, 0)) is not int:
-                raise ValueError(f'{path}: {section}[{i}]: {key}={entry[key]!r} must be a whole '
-                                 'number')
-        if entry.get('iscrowd', 0) not in (0, 1):  # Any text would count as true.
-            raise ValueError(f'{path}: {section}[{i}]: iscrowd={entry["iscrowd"]!r} must be 0 or 1')
-        box = entry.get('bbox', [0, 0, 0, 0])
-        # NaN is not smaller than any number.
-        if not isinstance(box, list) or len(box) != 4 or not all(
-                isinstance(number, (int, float)) and abs(number) < 1e15 for number in box):
-            raise ValueError(f'{path}: {section}[{i}]: bbox={box!r} must be four finite numbers')
-    for number, count in Counter(entry['id'] for entry in entries).items():
-        if count > 1:
-            raise ValueError(f'{path}: {count} entries of {section!r} have the id {number}')
-
-
-def has_area(mask: Any, size: tuple[int, int]) -> bool:
-    """Whether mmdet makes a mask of a segmentation; it makes none of polygons that are too small.
-
-    Args:
-        mask: polygons or a dict of run lengths, in COCO's format.
-        size: (height, width) of the image in pixels.
-
-    Raises:
-        ValueError: it is neither of them, or its size is not the image's.
-    """
-    if isinstance(mask, dict):
-        if mask.get('size') != [*size]:
-            raise ValueError(f"segmentation: size={mask.get('size')!r} must be the image's, "
-                             f'{[*size]}')
-        counts = mask.get('counts')
-        # pycocotools writes beyond the mask where a list of runs is too long. Text is compressed.
-        covers = isinstance(counts, str) or isinstance(counts, list) and all(
-            type(run) is int and run >= 0 for run in counts) and sum(counts) == size[0] * size[1]
-        if not covers:
-            raise ValueError(f'segmentation: counts={str(counts)[:40]!r} must be the lengths of '
-                             f'runs that cover {size[0]}x{size[1]} pixels')
-        return True
-    try:
-        if not mask or not all(isinstance(each, list) and max(each, default=0) < 1e9
-                               and min(each, default=0) > -1e9 and sum(each) == sum(each)
-                               for each in mask):
-            raise TypeError
-    except TypeError:
-        raise ValueError(f'segmentation={str(mask)[:60]} must be a list of polygons [x1, y1, x2, '
-                         'y2, ...] or a dict with size and counts, as the pipeline loads masks; '
-                         'for boxes alone take a detector without a mask head, such as '
-                         'Faster R-CNN or RetinaNet') from None
-    return any(len(each) % 2 == 0 and len(each) >= 6 for each in mask)
-
-
-# This part of the file has the data sets.
+def where_text(ann: Coco, image: Coco, path: str) -> str:
+    """Says which annotation it is."""
+    return f"annotation {ann['id']} of image {image['file_name']!r} in {path}"
 
 
 class CocoDataset(NamedErrors, _CocoDataset):
@@ -163,8 +60,10 @@ class CocoDataset(NamedErrors, _CocoDataset):
     - a mask that cannot be read, if the pipeline loads masks.
 
     Boxes without area and annotations of images that are not in the file are left out; a warning
-    counts them. Another names classes that no object has. Where masks are run lengths, masks are
-    loaded as bitmaps whatever ``poly2mask`` says: mmdet ignores such objects if it is False.
+    counts them. Others name classes that no object has, and say how many boxes reach over the edge
+    of their image. Objects that are ignored (``iscrowd``, or without a mask where masks are loaded)
+    count as none, and a training without any other is an error. Where masks are run lengths, masks
+    are loaded as bitmaps whatever ``poly2mask`` says: mmdet ignores such objects if it is False.
 
     Args:
         unknown_categories: 'error', or 'drop' to train on some of the file's categories; a warning
@@ -187,20 +86,28 @@ class CocoDataset(NamedErrors, _CocoDataset):
         self.unknown_categories = unknown_categories
         self.check_images = check_images
         self.dropped: Counter[str] = Counter()
+        self._crowds: Counter[int] = Counter()  # by label
+        self._reaching_over = 0
         super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
         self.dropped.clear()
+        self._crowds.clear()
+        self._reaching_over = 0
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
         dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
-        if not self.test_mode:
-            self._log_unseen_classes(data_list, dropped)
+        self._refuse_or_name_unused(data_list, dropped)
         if dropped:
             _warn(f'{self.ann_file}: dropped annotations: {dropped}')
+        if self._reaching_over:
+            _warn(f'{self.ann_file}: {self._reaching_over} of {len(self.coco.anns)} boxes reach '
+                  'over the right or lower edge of their image by more than a pixel; bbox must be '
+                  'left, top, width and height, and no two corners')
         self._load_run_lengths(data_list)
         if self.check_images:
-            self._refuse_broken_images(data_list)
+            refuse_broken([info['img_path'] for info in data_list], self.ann_file,
+                          [(info['width'], info['height']) for info in data_list])
         return data_list
 
     def filter_data(self) -> list[dict]:
@@ -221,26 +128,34 @@ class CocoDataset(NamedErrors, _CocoDataset):
                            for cat in self.coco.load_cats(self.coco.get_cat_ids())}
             self._check_class_order(self._names)
             self.dropped.update(self.coco.dropped)
-        image, anns = raw_data_info['raw_img_info'], raw_data_info['raw_ann_info']
-        for ann in anns:
-            self._check_annotation(ann, image)
-        info = super().parse_data_info(raw_data_info)
+        image = raw_data_info['raw_img_info']
+        anns = [self._checked(ann, image) for ann in raw_data_info['raw_ann_info']]
+        info = super().parse_data_info({**raw_data_info, 'raw_ann_info': anns})
         known = sum(ann['category_id'] in self.cat2label for ann in anns)
         if left_out := known - len(info['instances']):
             self.dropped['marked to be ignored, of area 0, or with a box of less than a pixel in '
                          'the image'] += left_out
         return info
 
-    def _log_unseen_classes(self, data_list: list[dict], dropped: str) -> None:
-        """Log the classes that training will not see."""
-        labels = {instance['bbox_label'] for info in data_list for instance in info['instances']}
-        if not labels:
+    def _refuse_or_name_unused(self, data_list: list[dict], dropped: str) -> None:
+        """Refuse to train without an object, and name the classes that training will not see."""
+        labels = {instance['bbox_label'] for info in data_list for instance in info['instances']
+                  if not instance['ignore_flag']}
+        unseen = [name for label, name in enumerate(self.metainfo['classes'])
+                  if label not in labels]
+        crowds = sum(count for label, count in self._crowds.items() if label not in labels)
+        left_out = '; '.join([f'dropped: {dropped}'] * bool(dropped) + [
+            f'{crowds} marked iscrowd=1, which training and evaluation ignore: if they are '
+            'objects, set it to 0'] * bool(crowds))
+        if not labels and not self.test_mode:
             raise ValueError(f'{self.ann_file} has no annotation to train on'
-                             + (f'; dropped: {dropped}' if dropped else ''))
-        classes = self.metainfo['classes']
-        if unseen := [name for label, name in enumerate(classes) if label not in labels]:
+                             + (f'; {left_out}' if left_out else ''))
+        if not labels:
+            _warn(f'{self.ann_file} has no object to evaluate with, so there is no AP'
+                  + (f'; {left_out}' if left_out else ''))
+        elif unseen and not self.test_mode:
             _warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
-                  'trained on it will not find any')
+                  'trained on it will not find any' + (f'; {left_out}' if crowds else ''))
 
     def _load_run_lengths(self, data_list: list[dict]) -> None:
         """Load all masks as bitmaps if some are run lengths. With ``poly2mask=False`` mmdet would
@@ -264,21 +179,23 @@ class CocoDataset(NamedErrors, _CocoDataset):
             raise ValueError(f'metainfo.classes: {classes} must be in the order of '
                              f'{self.ann_file}, which gives the labels: {in_file}')
 
-    def _check_annotation(self, ann: dict, image: dict) -> None:
+    def _checked(self, ann: dict, image: dict) -> dict:
+        """An annotation; it is marked as one to ignore if its mask is, as mmdet's pipeline does."""
         if ann['category_id'] not in self.cat2label:
             self._check_category(ann, image)
-        elif any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms):
-            try:
-                if not has_area(ann.get('segmentation'), (image['height'], image['width'])):
-                    self.dropped['with a polygon of less than three corners'] += 1
-            except ValueError as error:
-                raise ValueError(f'{self._where_text(ann, image)}: {error}') from error
-
-    def _where_text(self, ann: dict, image: dict) -> str:
-        return f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
+            return ann
+        left, top, width, height = ann['bbox']
+        self._reaching_over += (left + width > image['width'] + 1
+                                or top + height > image['height'] + 1)
+        self._crowds[self.cat2label[ann['category_id']]] += bool(ann.get('iscrowd'))
+        if any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms
+               ) and not mask_has_area(ann, image, self.ann_file):
+            self.dropped['with a polygon of less than three corners'] += 1
+            return {**ann, 'iscrowd': 1}
+        return ann
 
     def _check_category(self, ann: dict, image: dict) -> None:
-        where, category = self._where_text(ann, image), ann['category_id']
+        where, category = where_text(ann, image, self.ann_file), ann['category_id']
         if category not in self._names:
             raise ValueError(f'{where}: category_id {category} is not among the categories of '
                              f'the file: {self._names}')
@@ -288,18 +205,6 @@ class CocoDataset(NamedErrors, _CocoDataset):
                 f"metainfo.classes: {list(self.metainfo['classes'])}; add it, or set "
                 "unknown_categories='drop' to leave out such annotations")
         self.dropped[f'of category {self._names[category]!r}'] += 1
-
-    def _refuse_broken_images(self, data_list: list[dict]) -> None:
-        paths = [info['img_path'] for info in data_list]
-        if any('://' in path for path in paths[:1]):
-            return
-        problems = problems_by_file(paths, [(info['width'], info['height']) for info in data_list])
-        if problems:
-            shown = '\n'.join(f'  {printable(path)}: {problem}'
-                              for path, problem in list(problems.items())[:20])
-            raise ValueError(f'{len(problems)} of {len(paths)} images of {self.ann_file} are '
-                             f'broken:\n{shown}\nRepair them, or take them out of the file '
-                             '(check_images=False in the data set skips this check)')
 
 
 def _warn(message: str) -> None:

@@ -12,7 +12,8 @@ from mmengine.dataset import BaseDataset
 from mmengine.fileio import get_local_path
 from mmengine.logging import print_log
 
-from .coco_dataset import CheckedCOCO, CocoDataset
+from ..datasets.coco_files import is_outline
+from .coco_dataset import CheckedCOCO, CocoDataset, mask_has_area
 
 
 class CocoMetric(_CocoMetric):
@@ -44,7 +45,8 @@ class CocoMetric(_CocoMetric):
                 ``ann_file`` stays the ground truth.
 
         Raises:
-            ValueError: it joins several data sets, whose images may have the same ids.
+            ValueError: it joins several data sets, whose images may have the same ids; or an object
+                has no mask, and masks are evaluated.
         """
         while hasattr(dataset, 'dataset'):
             dataset = dataset.dataset
@@ -60,7 +62,7 @@ class CocoMetric(_CocoMetric):
             print_log(f'the evaluator names {self.ann_file}, but the data set reads '
                       f'{dataset.ann_file}; its annotations are the ground truth', 'current',
                       logging.WARNING)
-        self._coco_api = _loaded_coco(dataset)
+        self._coco_api = _loaded_coco(dataset, masks='segm' in self.metrics)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
         """Store the predictions of a batch as mmdet does."""
@@ -73,10 +75,13 @@ class CocoMetric(_CocoMetric):
         """Compute the metrics as mmdet does; without any prediction there are none."""
         metrics: dict[str, float] = super().compute_metrics(results)
         if not metrics and not any(len(prediction['labels']) for _, prediction in results):
-            print_log(f'no AP: nothing was found in the {len(results)} images. After a short '
-                      'training all scores are often below model.test_cfg.score_thr; train '
-                      'longer, or look at them by mmposenc predict --score-thr 0', 'current',
-                      logging.WARNING)
+            has_objects = self._coco_api is None or not all(
+                ann['iscrowd'] for ann in self._coco_api.anns.values())
+            print_log(f'no AP: nothing was found in the {len(results)} images' + (
+                '. After a short training all scores are often below model.test_cfg.score_thr; '
+                'train longer, or look at them by mmposenc predict --score-thr 0' if has_objects
+                else ', which have no object but those marked iscrowd=1'), 'current',
+                logging.WARNING)
         return metrics
 
 
@@ -88,8 +93,9 @@ def _is_coco(dataset: BaseDataset) -> bool:
         or type(dataset).load_data_list is _CocoDataset.load_data_list)
 
 
-def _loaded_coco(dataset: _CocoDataset) -> CheckedCOCO:
-    """What a data set of :func:`_is_coco` has loaded, with annotations numbered from 1."""
+def _loaded_coco(dataset: _CocoDataset, *, masks: bool) -> CheckedCOCO:
+    """What a data set of :func:`_is_coco` has loaded, with annotations numbered from 1. If
+    ``masks`` are evaluated, objects whose polygons are too small for one are left out."""
     with get_local_path(dataset.ann_file, backend_args=dataset.backend_args) as path:
         api = CheckedCOCO(path)
     images: list[dict] = []
@@ -103,8 +109,12 @@ def _loaded_coco(dataset: _CocoDataset) -> CheckedCOCO:
             # loaded.
             parsed = _CocoDataset.parse_data_info(
                 dataset, {'raw_img_info': image, 'raw_ann_info': [ann]})
-            if parsed['instances']:
-                annotations.append({'iscrowd': 0, **ann, 'id': len(annotations) + 1})
+            if not parsed['instances'] or masks and not mask_has_area(ann, image, dataset.ann_file):
+                continue
+            outlines = ann.get('segmentation')
+            if masks and isinstance(outlines, list):  # pycocotools takes four numbers for a box.
+                ann = {**ann, 'segmentation': [*filter(is_outline, outlines)]}
+            annotations.append({'iscrowd': 0, **ann, 'id': len(annotations) + 1})
     categories = [each for each in api.dataset['categories'] if each['id'] in dataset.cat2label]
     api.set_content({'images': images, 'annotations': annotations, 'categories': categories})
     return api

@@ -43,9 +43,6 @@ class LoadSegAnnotations(LoadAnnotations):
             raise ValueError(f'{path} {problem}{zero}')
 
 
-# This part of the file has the data sets.
-
-
 class SegDataset(NamedErrors, BaseSegDataset):
     """mmseg's BaseSegDataset with checks of the files.
 
