@@ -115,12 +115,18 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
-        ValueError: names every head's and every data set's number, with their config keys.
+        ValueError: names every head's and every data set's number, with their config keys; or a
+            segmentor is trained on one class.
     """
     scope = cfg.get('default_scope')
     heads = _class_numbers_of_heads(cfg)
     counts = {f'classes of {key}': len(classes) for key, node in data_sets_with_keys(cfg, *phases)
               if (classes := metainfo_entry(node, scope, 'classes') or class_folders(node))}
+    one = [key for key, count in {**heads, **counts}.items() if count == 1]
+    if scope == 'mmseg' and 'train' in phases and one:
+        raise ValueError(f'{one[0]}: 1, but one class alone is not learned: each pixel with a '
+                         'label is of it. Add a class for the rest, give its pixels the label 0 '
+                         'and those of your class 1, and set num_classes=2')
     if not heads or not counts:
         return
     wrong = (min(heads.values()) < max(counts.values()) if scope == 'mmpretrain'
@@ -148,6 +154,29 @@ def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
         elif number is not None:
             numbers[f'{key}.num_classes'] = number
     return numbers
+
+
+def check_ignored_label(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Check that heads, data sets and metrics of a segmentor leave out the same label.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names each value with its config key.
+    """
+    if cfg.get('default_scope') != 'mmseg':
+        return
+    said = {f'{key}.ignore_index': head.get('ignore_index', 255)
+            for key, head in heads_with_classes(cfg)}
+    said |= {f'{key}.ignore_index': metric.get('ignore_index', 255)
+             for key, metric in _metrics_with_keys(cfg, phases) if isinstance(metric, dict)}
+    said |= {f'{key}.ignore_index': node['ignore_index']
+             for key, node in data_sets_with_keys(cfg, *phases) if 'ignore_index' in node}
+    if len({*said.values()}) > 1:
+        shown = '; '.join(f'{key}: {value}' for key, value in said.items())
+        raise ValueError(f'one label must be left out by all of them:\n{shown}')
 
 
 def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -229,13 +258,16 @@ def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
         phases: of 'train', 'val', 'test': the ones about to be used; compared with training's.
 
     Raises:
-        ValueError: names the data sets and what only one of them has.
+        ValueError: names the data sets and what only one of them has; or there is one folder.
     """
     folders_of = {key: folders for key,
                   node in data_sets_with_keys(cfg, *dict.fromkeys(('train', *phases)))
                   if (folders := class_folders(node))}
     for key, folders in folders_of.items():
         first = next(iter(folders_of))
+        if len(folders) == 1 and 'train' in phases:
+            raise ValueError(f'{key} has one folder, {folders[0]!r}, but a classifier needs two '
+                             'classes: put pictures of what is not in it into a second one')
         if differ := sorted({*folders} ^ {*folders_of[first]}):
             raise ValueError(f'{first} and {key} must have the same folders, whose order is that '
                              f'of the labels; only one has {", ".join(map(repr, differ[:10]))}')

@@ -2,8 +2,8 @@
 """
 from __future__ import annotations
 
-import json
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,10 +11,13 @@ import numpy as np
 from mmengine.config import Config
 
 from mmposenc.config_types import ConfigType
+from mmposenc.openmmlab.datasets.coco_files import Coco, coco_part, read_coco
+from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below
+from mmposenc.openmmlab.datasets.lists import lines_of
 from mmposenc.terminal.messages import printable
 
 from ..prepare.convert import ADE_PARTS
-from ..prepare.labels import PICTURES
+from .anchors import unmatched_boxes_text
 from .nodes import (
     data_sets_with_keys,
     heads_with_classes,
@@ -27,10 +30,14 @@ from .nodes import (
 )
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val, as mmposenc prepare '
-                    '--from yolo writes them',
+                    '--from yolo writes them, or annotations/instances_train2017.json and '
+                    'instances_val2017.json beside train2017 and val2017',
            'mmseg': 'images and annotations with the folders training and validation, and '
                     'classes.txt, as mmposenc prepare --from masks writes them',
            'mmpretrain': 'train and val with a folder a class'}
+
+#: So many names of classes are printed.
+_SHOWN = 50
 
 
 def point_to_folder(cfg: Config, folder: str) -> None:
@@ -55,7 +62,11 @@ def point_to_folder(cfg: Config, folder: str) -> None:
     if lacking:
         raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
                          f'{_SCOPES[scope]}')
-    named = {part: _class_names_in(root, scope, part) for part in dict.fromkeys(parts.values())}
+    # Only COCO's files have a content.
+    contents = {part: read_coco(str(root / _coco_paths(root, part)[0]), Counter())
+                if scope == 'mmdet' else {} for part in dict.fromkeys(parts.values())}
+    named = {part: _class_names_in(root, scope, part, content)
+             for part, content in contents.items()}
     classes = named['train']
     if hidden := [name for name in classes if scope == 'mmpretrain' and name.startswith('.')]:
         raise ValueError(f'--data {folder}: train/{hidden[0]} is a hidden folder, which would be a '
@@ -81,7 +92,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
             _check_what_is_read(step, scope)
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
-                metric['ann_file'] = str(root / f'{part}.json')
+                metric['ann_file'] = str(root / _coco_paths(root, part)[0])
             if scope == 'mmpretrain' and 'topk' in metric:
                 metric['topk'] = _possible_topk(metric['topk'], len(classes))
     heads = dict(heads_with_classes(cfg)) or {'model': {}}
@@ -101,7 +112,10 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         cfg.model.backbone.num_classes = len(classes)
     if (cfg.get('data_preprocessor') or {}).get('num_classes'):
         cfg.data_preprocessor.num_classes = len(classes)
-    print_in_first_process(f'{folder}: classes {", ".join(classes)}')
+    more = f', and {len(classes) - _SHOWN} more' * (len(classes) > _SHOWN)
+    print_in_first_process(f'{folder}: classes {", ".join(classes[:_SHOWN])}{more}')
+    if scope == 'mmdet' and (line := unmatched_boxes_text(cfg, contents['train'])):
+        print_in_first_process(f'{folder}: {line}')
 
 
 def random_colours(number: int) -> list[tuple[int, ...]]:
@@ -169,32 +183,39 @@ def _set_head_classes(key: str, node: ConfigType, before: int, now: int) -> None
 def _has_part(root: Path, scope: str, part: str) -> bool:
     if scope == 'mmseg':
         return (root / 'images' / ADE_PARTS[part]).is_dir()
-    return (root / part).is_dir() and (scope == 'mmpretrain' or (root / f'{part}.json').is_file())
+    return coco_part(root, part) is not None if scope == 'mmdet' else (root / part).is_dir()
 
 
-def _class_names_in(root: Path, scope: str, part: str) -> list[str]:
+def _coco_paths(root: Path, part: str) -> tuple[str, str]:
+    """The annotation file and the folder of pictures of a part, which is there."""
+    paths = coco_part(root, part)
+    assert paths is not None
+    return paths
+
+
+def _class_names_in(root: Path, scope: str, part: str, content: Coco) -> list[str]:
     if scope == 'mmpretrain':
         return sorted(path.name for path in (root / part).iterdir() if path.is_dir())
-    path = root / (f'{part}.json' if scope == 'mmdet' else 'classes.txt')
+    if scope == 'mmdet':
+        return [each['name'] for each in content['categories']]
     try:
-        text = path.read_text(encoding='utf-8-sig')
-        return [each['name'] for each in json.loads(text)['categories']] if scope == 'mmdet' else [
-            line.strip() for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ValueError(f'{path} does not name the classes: {error}') from error
+        return lines_of(root / 'classes.txt')
+    except OSError as error:
+        raise ValueError(f'{root / "classes.txt"} does not name the classes: {error}') from error
 
 
 def _data_set_arguments(root: Path, scope: str, part: str) -> ConfigType:
     """The arguments of the data set for one part (train, val or test)."""
     if scope == 'mmdet':
-        return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',
-                    data_prefix=dict(img=f'{part}/'))
+        file, pictures = _coco_paths(root, part)
+        return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=file,
+                    data_prefix=dict(img=f'{pictures}/'))
     if scope == 'mmpretrain':
-        return dict(type='CustomDataset', data_root=str(root), ann_file='', data_prefix=part,
-                    extensions=PICTURES)
+        return dict(type='mmposenc.CustomDataset', data_root=str(root), ann_file='',
+                    data_prefix=part, extensions=PICTURES)
     name = ADE_PARTS[part]
-    suffixes = sorted({path.suffix for path in (root / 'images' / name).rglob('[!.]*')
-                       if path.suffix.lower() in PICTURES})
+    suffixes = sorted({os.path.splitext(path)[1] for path in files_below(root / 'images' / name)
+                       if path.lower().endswith(PICTURES)})
     if not suffixes:
         raise ValueError(f'--data {root}: images/{name} has no picture '
                          f'({", ".join(PICTURES)})')

@@ -200,21 +200,21 @@ def _last_size(cfg: Config, phase: str, *, ratio_kept: bool = False) -> Size | N
         if kind in _DRAWN:
             size = None
         elif kind in ('ResizeEdge', 'ResizeShortestEdge'):
-            size = _sides(step['scale']) if ratio_kept else None
+            size = sides_of_scale(step['scale']) if ratio_kept else None
         elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
-            width, height = _sides(step[_WIDTH_FIRST[kind]])
+            width, height = sides_of_scale(step[_WIDTH_FIRST[kind]])
             size = height, width
             if kind == 'Resize' and step.get('keep_ratio'):
                 size = _within(size) if ratio_kept else None
         elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
-            first, second = _sides(step[_HEIGHT_FIRST[kind]])
+            first, second = sides_of_scale(step[_HEIGHT_FIRST[kind]])
             size = (second, first) if cfg.get('default_scope') == 'mmdet' else (first, second)
         elif kind == 'FixShapeResize':
             size = int(step['height']), int(step['width'])
     return size
 
 
-def _sides(scale: float | Sequence[float]) -> Size:
+def sides_of_scale(scale: float | Sequence[float]) -> Size:
     """Both sides of a scale in pixels; inf and -1, which set no limit, become :data:`_FAR`."""
     first, second = scale if isinstance(scale, (list, tuple)) else (scale, scale)
     return (int(first) if 0 < first < _FAR else _FAR,

@@ -16,6 +16,7 @@ from ..config.checks import (
     check_checkpoint,
     check_enough_queries,
     check_files,
+    check_ignored_label,
     check_num_classes,
     check_same_class_folders,
     check_sections,
@@ -98,6 +99,7 @@ def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
         check_weights(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
+    check_ignored_label(cfg, phases)
     check_topk(cfg, phases)
     check_enough_queries(cfg)
     check_same_class_folders(cfg, phases)

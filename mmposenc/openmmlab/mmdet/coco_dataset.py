@@ -87,13 +87,13 @@ class CocoDataset(NamedErrors, _CocoDataset):
         self.check_images = check_images
         self.dropped: Counter[str] = Counter()
         self._crowds: Counter[int] = Counter()  # by label
-        self._reaching_over = 0
+        self._boxes = self._reaching_over = 0
         super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
         self.dropped.clear()
         self._crowds.clear()
-        self._reaching_over = 0
+        self._boxes = self._reaching_over = 0
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
         dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
@@ -101,7 +101,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
         if dropped:
             _warn(f'{self.ann_file}: dropped annotations: {dropped}')
         if self._reaching_over:
-            _warn(f'{self.ann_file}: {self._reaching_over} of {len(self.coco.anns)} boxes reach '
+            _warn(f'{self.ann_file}: {self._reaching_over} of {self._boxes} boxes reach '
                   'over the right or lower edge of their image by more than a pixel; bbox must be '
                   'left, top, width and height, and no two corners')
         self._load_run_lengths(data_list)
@@ -185,6 +185,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
             self._check_category(ann, image)
             return ann
         left, top, width, height = ann['bbox']
+        self._boxes += 1
         self._reaching_over += (left + width > image['width'] + 1
                                 or top + height > image['height'] + 1)
         self._crowds[self.cat2label[ann['category_id']]] += bool(ann.get('iscrowd'))

@@ -1,0 +1,61 @@
+"""Says which boxes of a data set the anchors of a config cannot match."""
+from __future__ import annotations
+
+import numpy as np
+from mmengine.config import Config
+from mmengine.registry import DefaultScope
+
+from mmposenc.openmmlab.datasets.coco_files import Coco
+
+from .nodes import pipelines_of_phase, sides_of_scale, type_without_library, value_at
+
+#: From this share of boxes on, another config is advised.
+_MANY = 0.1
+
+
+def unmatched_boxes_text(cfg: Config, content: Coco) -> str:
+    """A line about the share of boxes that no anchor overlaps as far as the assigner asks for; ''
+    for a detector without anchors, or with another assigner than mmdet's MaxIoUAssigner.
+
+    Args:
+        cfg: of a detector; boxes are scaled as its test scales images.
+        content: of the training's file, as :func:`.coco_files.read_coco` gives it.
+    """
+    for head, key in ('rpn_head', 'train_cfg.rpn.assigner'), ('bbox_head', 'train_cfg.assigner'):
+        described = value_at(cfg, f'model.{head}.anchor_generator')
+        assigner = value_at(cfg, f'model.{key}')
+        if described and assigner and type_without_library(assigner) == 'MaxIoUAssigner':
+            break
+    else:
+        return ''
+    least = np.max(assigner['neg_iou_thr'])
+    share = (_best_overlaps(cfg, described, content) < least).mean()
+    return (f'anchors: {share:.0%} of the training boxes overlap none by {least:g} (neg_iou_thr)'
+            + (f', and are learned badly; set model.{head}.anchor_generator, or take '
+               'mmposenc::retinanet-pvt-peg-mine, which has more shapes' if share > _MANY else ''))
+
+
+def _best_overlaps(cfg: Config, described: dict, content: Coco) -> np.ndarray:
+    """For each box the largest IoU (intersection over union) with an anchor of the same centre."""
+    from mmdet.registry import TASK_UTILS
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        levels = TASK_UTILS.build(described).base_anchors
+    corners = np.concatenate([level.numpy() for level in levels])
+    anchors = corners[:, 2:] - corners[:, :2]
+    images = {each['id']: (each['width'], each['height']) for each in content['images']}
+    anns = [ann for ann in content['annotations'] if not ann.get('iscrowd')]
+    image = np.array([images[ann['image_id']] for ann in anns], float).reshape(-1, 2)
+    boxes = np.array([ann['bbox'][2:] for ann in anns], float).reshape(-1, 2)
+    for step in [[], *pipelines_of_phase(cfg, 'test')][-1]:
+        if type_without_library(step) == 'Resize' and step.get('scale'):
+            factors = np.array(sides_of_scale(step['scale'])) / image
+            if step.get('keep_ratio'):
+                factors = np.minimum(
+                    max(sides_of_scale(step['scale'])) / image.max(1),
+                    min(sides_of_scale(step['scale'])) / image.min(1))[:, None]
+            boxes, image = boxes * factors, image * factors
+    best = np.zeros(len(boxes))
+    for anchor in anchors:
+        common = np.minimum(boxes, anchor).prod(1)
+        best = np.maximum(best, common / (boxes.prod(1) + anchor.prod() - common))
+    return best
