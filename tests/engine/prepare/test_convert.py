@@ -7,9 +7,12 @@ import pytest
 from PIL import Image
 
 from mmposenc.commands.prepare import main
-from mmposenc.engine.prepare.convert import convert_labels, draw_parts, part_by_picture
+from mmposenc.engine.prepare import labels
+from mmposenc.engine.prepare.convert import convert_labels
 from mmposenc.engine.prepare.folders import PrepareError
-from mmposenc.engine.prepare.labels import Picture, read_labels
+from mmposenc.engine.prepare.labels import Picture
+from mmposenc.engine.prepare.names import yolo_description
+from mmposenc.engine.prepare.parts import draw_parts, parts_of_folders
 
 VOC = ('<annotation><size><width>64</width><height>48</height></size><object><name>disc</name>'
        '<bndbox><xmin>25</xmin><ymin>13</ymin><xmax>40</xmax><ymax>36</ymax></bndbox></object>'
@@ -27,6 +30,10 @@ MAP = np.zeros((48, 64), np.uint8)
 MAP[:10], MAP[10:12] = 1, 255
 GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC),
         'masks': ('png', png(Image.fromarray(MAP)))}
+
+
+def read_labels(kind, source):
+    return labels.read_labels(kind, source, yolo_description(source)['names'])
 
 
 def snapshot(root):
@@ -104,7 +111,9 @@ BAD = {
             (voc(xmin=''), 'object 1: could not convert'), (voc(name=''), 'class'),
             (voc(name='ring'), "class 'ring' is not among"), (voc(width=48), 'is for a picture of'),
             (voc(xmax='1e400'), 'not finite'), ('', 'no element found'), (VOC[:80], 'unclosed'),
-            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")],
+            (BOMB, 'DOCTYPE'), (BOMB.encode('utf-16'), 'DOCTYPE'),
+            ('<?xml version="1.0" encoding="none"?>' + VOC, 'unknown encoding: none'),
+            (VOC.replace('disc', 'ö').encode('latin-1'), "can't decode")],
     'masks': [(png(Image.new(mode, size, value)), said) for mode, size, value, said in (
         ('RGB', (64, 48), 0, 'mode is RGB'), ('L', (48, 64), 0, 'its size is 48x64'),
         ('L', (64, 48), 2, 'holds the label 2'), ('I;16', (64, 48), 0, 'mode is I'))]}
@@ -131,7 +140,7 @@ def test_boxes_are_cut_at_the_edge_and_outlines_kept(tmp_path):
     assert not found.problems and found.classes == ['square', 'disc']
     first, second = found.pictures[0].things
     np.testing.assert_allclose(first.box, (0, 12, 14.4, 24))
-    np.testing.assert_allclose(second.polygon, [16, 12, 32, 12, 32, 48])
+    np.testing.assert_allclose(second.segmentation, [[16, 12, 32, 12, 32, 48]])
     np.testing.assert_allclose(second.box, (16, 12, 16, 36))
     assert [len(each.things) for each in found.pictures] == [2, 0, 0]  # nothing is in two of them
 
@@ -180,23 +189,53 @@ def test_a_share_is_drawn_and_folders_say_parts(tmp_path):
         assert [*parts.values()].count('val') == number and {*parts.values()} == {'train', 'val'}
         assert parts == draw_parts(many[::-1], val)  # the order of files means nothing
     assert len({key[0] for key, part in draw_parts(many, 0.3).items() if part == 'val'}) == 2
-    assert part_by_picture(many) == {}
+    assert parts_of_folders(many) == {}
     folders = {'train/x_1': 'train', 'training/x_2': 'train', 'valid/x_3': 'val', 'test/x': 'test'}
-    assert part_by_picture(pictures(*folders)) == folders
+    assert parts_of_folders(pictures(*folders)) == folders
     with pytest.raises(PrepareError, match='must be in a folder train, val or test, as others are'):
-        part_by_picture(pictures('train/1', 'loose', 'val/2'))
+        parts_of_folders(pictures('train/1', 'loose', 'val/2'))
     with pytest.raises(PrepareError, match='1 picture: two are needed'):
         draw_parts(pictures('a'))
 
 
-@pytest.mark.parametrize('kind, name', [('voc', 'ImageSets/Main/train.txt'), ('yolo', 'val.txt')])
-def test_lists_of_parts_are_refused_where_parts_would_be_drawn(tmp_path, kind, name):
-    source, lines = folder(tmp_path, kind, dict.fromkeys('ab', GOOD[kind][1])), []
-    write(source / name, 'a\n')
-    with pytest.raises(PrepareError, match=f'{name} lists the pictures of a part, .* not read'):
-        convert_labels(kind, source, tmp_path / 'out')
-    (source / name).unlink()
+def parts_of(out):
+    """The names of the pictures of each part."""
+    return {part: sorted(each['file_name'] for each in json.loads(
+        (out / f'{part}.json').read_text())['images']) for part in ('train', 'val')}
+
+
+@pytest.mark.parametrize('kind, lists, expected', [
+    ('voc', {'ImageSets/Main/train.txt': 'b\nd\n', 'ImageSets/Main/val.txt': 'a\n',
+             'ImageSets/Layout/val.txt': 'b\n'}, (['b.jpg', 'd.jpg'], ['a.jpg'])),
+    ('yolo', {'train.txt': './images/a.jpg\r\nimages/b.jpg\r\n\r\n', 'val.txt': 'c.jpg'},
+     (['a.jpg', 'b.jpg'], ['c.jpg'])),
+    ('yolo', {'val.txt': 'a\n'}, 'name no picture for train'),
+    ('yolo', {'train.txt': 'a\n\nb\n', 'val.txt': 'c\n'}, 'train.txt:2: the line is empty'),
+    ('yolo', {'train.txt': 'a\nb\n', 'val.txt': 'b\n'}, 'the picture b is in train, too'),
+    ('yolo', {'data.yaml': 'names: [square, disc]\ntrain: images/x\nval: [../images/y, z.txt]\n',
+              'images/x/1.txt': '', 'images/y/1.txt': '', 'z.txt': 'd'},
+     (['x/1.jpg'], ['d.jpg', 'y/1.jpg'])),
+    ('yolo', {'data.yaml': 'names: [square, disc]\ntrain: images/x\nval: images/y\n'},
+     'name no picture for val')])
+def test_lists_and_data_yaml_say_the_parts(tmp_path, kind, lists, expected):
+    source, lines = folder(tmp_path, kind, dict.fromkeys('abcd', GOOD[kind][1])), []
+    for name, text in lists.items():
+        write(source / name, text)
+        if name.startswith('images/'):
+            picture((source / name).with_suffix('.jpg'))
+    if isinstance(expected, str):
+        with pytest.raises((PrepareError, ValueError), match=expected):
+            convert_labels(kind, source, tmp_path / 'out')
+        return
     convert_labels(kind, source, tmp_path / 'out', log=lines.append)
+    assert tuple(parts_of(tmp_path / 'out').values()) == expected
+    assert any(line.startswith('in no part, left out: ') for line in lines)
+
+
+def test_a_share_is_drawn_where_nothing_says_the_parts(tmp_path):
+    source, lines = folder(tmp_path, 'yolo', dict.fromkeys('ab', GOOD['yolo'][1])), []
+    write(source / 'data.yaml', 'names: [square, disc]\ntrain: images\nval: images\n')
+    convert_labels('yolo', source, tmp_path / 'out', log=lines.append)
     assert any(line.startswith('a random share of 0.2 of the pictures is for ') for line in lines)
 
 
@@ -229,21 +268,44 @@ def test_nothing_is_overwritten_and_broken_pictures_are_reported(tmp_path, capsy
     assert 'train: 2 pictures, 0 square, 2 disc' in capsys.readouterr().out
 
 
+LAUGHS = 'a: &a [x]\n' + ''.join(f'{b}: &{b} [{", ".join([f"*{a}"] * 9)}]\n' for a, b in zip(
+    'abcdefghi', 'bcdefghij', strict=True)) + 'names: *j\n'
+
+
 @pytest.mark.parametrize('text, said', [
-    ('names: 3\n', 'names must be a list'), ('- a\n', 'names must be a list'),
-    ('names: a, b\n', "they are 'a, b'"), ('names: [a, yes]\n', r"they are \['a', True\]; in YAML"),
-    ('names: {1: a, 2: b}\n', 'from 0 on with a name each .lacks 0'),
+    ('names: 3\n', "they are '3'"), ('- a\n', 'names must be a list'),
+    ('names: a, b\n', "they are 'a, b'"), ('names: [a, [yes]]\n', "they are "),
+    ('names: {1: a, 2: b}\n', 'from 0 on with a name each .lacks 0'), (LAUGHS, 'aliases'),
     ('names: [a, " a"]\n', r"classes \['a', 'a'\] must be words, and no two the same"),
+    ('names: [a]\nkpt_shape: [17, 3]\n', r"kpt_shape=\['17', '3'\]: labels of key points are not"),
     ('names: [ä]\n'.encode('latin-1'), "can't decode"), ('lr: 3\n', 'the classes by --classes')])
 def test_numbers_need_names(tmp_path, text, said):
     source = folder(tmp_path, 'yolo', {'a': '', 'b': ''})
     write(source / 'data.yaml', text)
     with pytest.raises(PrepareError, match=said):
-        read_labels('yolo', source)
+        convert_labels('yolo', source, tmp_path / 'out')
     (source / 'data.yaml').unlink()
-    write(source / 'classes.txt', 'ä'.encode('latin-1'))
-    with pytest.raises(PrepareError, match='classes.txt must be text in UTF-8'):
-        read_labels('yolo', source)
+    for text, said in (('ä'.encode('latin-1'), 'classes.txt must be text in UTF-8'),
+                       ('cat\n\ndog\n', 'classes.txt:2: the line is empty')):
+        write(source / 'classes.txt', text)
+        with pytest.raises(ValueError, match=said):
+            convert_labels('yolo', source, tmp_path / 'out')
+
+
+@pytest.mark.parametrize('files, expected', [
+    ({'data.yaml': 'names: [010, 1_000, 1:30, 1.10, no, 2024-01-01]'},
+     ['010', '1_000', '1:30', '1.10', 'no', '2024-01-01']),
+    ({'data.yaml': 'names: [a]', 'args.yaml': 'names: [b]'}, ['a']),
+    ({'one.yaml': 'names: [a]', 'two.yml': 'names: [b]'}, 'name other classes'),
+    ({'data.yaml': 'names: [a]', 'classes.txt': 'b\n'}, 'name other classes')])
+def test_names_are_those_that_are_written(tmp_path, files, expected):
+    for name, text in files.items():
+        write(tmp_path / name, text)
+    if isinstance(expected, list):
+        assert yolo_description(tmp_path)['names'] == expected
+        return
+    with pytest.raises(PrepareError, match=expected):
+        yolo_description(tmp_path)
 
 
 def test_files_of_tools_and_of_windows_are_understood(tmp_path):
@@ -266,3 +328,56 @@ def test_two_label_maps_of_one_name(tmp_path):
         picture((source / 'masks' / name).with_suffix('.png'), mode='L')
     with pytest.raises(PrepareError, match='a.png: a picture of another folder has the name a.png'):
         convert_labels('masks', source, tmp_path / 'out', ['one'])
+
+
+def test_linked_folders_are_read_once_and_pipes_never(tmp_path):
+    import os
+    source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1]})
+    picture(tmp_path / 'disk' / 'b.jpg')
+    os.mkfifo(source / 'images' / 'pipe.jpg')
+    for name, target in (('more', 'disk'), ('again', 'disk'), ('up', '.'), ('images/loop', 'source')):
+        (source / name).symlink_to(tmp_path / target)
+    assert sorted(each.path.name for each in read_labels('yolo', source).pictures) == [
+        'a.jpg', 'b.jpg']
+
+
+@pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig', 'gbk', 'utf-16', 'latin-1'])
+def test_xml_is_read_in_the_encoding_that_it_declares(tmp_path, encoding):
+    name = 'ö' if encoding == 'latin-1' else '猫'
+    head = f'<?xml version="1.0" encoding="{encoding.replace("-sig", "")}"?>'
+    text = head + VOC.replace('disc', name)
+    source = folder(tmp_path, 'voc', {'a': text.encode(encoding), 'b': VOC.replace('disc', 'Ö')})
+    found = read_labels('voc', source)
+    assert found.classes == sorted([name, 'Ö']) and not found.problems
+    assert any('are two classes' in note for note in found.notes) == (name == 'ö')
+
+
+def test_difficult_objects_are_not_counted(tmp_path):
+    hard = VOC.replace('<bndbox>', '<difficult>1</difficult><bndbox>')
+    source, lines = folder(tmp_path, 'voc', {'train/a': hard, 'val/b': VOC}), []
+    counts = convert_labels('voc', source, tmp_path / 'out', log=lines.append)
+    assert counts['train'] == {'pictures': 1, 'disc': 0, 'ignored (iscrowd)': 1}
+    assert 'train has nothing of disc; training ignores objects that are marked' in lines[-1]
+    write(source / 'labels/val/b.xml', hard)
+    with pytest.raises(PrepareError, match='all 2 objects are marked difficult or iscrowd'):
+        convert_labels('voc', source, tmp_path / 'other')
+
+
+@pytest.mark.parametrize('table', ['# of CVAT\nvoid:9,9,9::\nsquare:0,0,0::\nbig disc:255,0,0::',
+                                   '9 9 9 Void\n0 0 0\tsquare\n255 0 0  big disc\n'])
+def test_masks_in_colours(tmp_path, capsys, table):
+    pixels = np.zeros((48, 64, 3), np.uint8)
+    pixels[MAP == 1], pixels[MAP == 255] = (255, 0, 0), 9
+    mask = png(Image.fromarray(pixels))
+    source = folder(tmp_path, 'masks', {'train/a': mask, 'val/b': mask})
+    write(tmp_path / 'table.txt', table)
+    command = ['--from', 'masks', str(source), '--out', str(tmp_path / 'out'), '--colours']
+    main([*command, str(tmp_path / 'table.txt'), '--classes', 'square,big disc'])
+    for path in (tmp_path / 'out' / 'annotations').rglob('*.png'):
+        np.testing.assert_array_equal(np.asarray(Image.open(path)), MAP)
+    for text, said in (('a:0,0,0\nb:255,0,0', '2 problems'), ('a:0,0,256', 'must be the name'),
+                       ('a:0,0,0\na:1,1,1', 'no two the same'), ('a,b,c,d', 'must be the name')):
+        write(tmp_path / 'table.txt', text)
+        with pytest.raises(SystemExit, match=said):
+            main([*command[:-2], str(tmp_path / 'no'), '--colours', str(tmp_path / 'table.txt')])
+    assert 'of its colours, such as (9, 9, 9), are not in the' in capsys.readouterr().out
