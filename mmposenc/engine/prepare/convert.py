@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -59,7 +60,8 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     named = [name.strip() for name in classes or in_table or told.get('names', [])]
     _check_names(kind, source, named, in_table, told)
     labelled = (read_coco_labels(source, named) if kind == 'coco'
-                else read_labels(kind, source, named, table))
+                else read_labels(kind, source, named, table, re.findall(
+                    r'[\w.-]+\.txt', str([told.get(part) for part in ADE_PARTS]).lower())))
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,7 +61,8 @@ class FolderContents:
 
 
 def read_labels(kind: str, source: Path, named: list[str],
-                colours: dict[Colour, int] | None = None) -> FolderContents:
+                colours: dict[Colour, int] | None = None, lists: Collection[str] = ()
+                ) -> FolderContents:
     """Reads a folder of pictures and labels; changes nothing in it.
 
     A label file belongs to the picture of the same path and name, but for folders such as
@@ -72,12 +73,13 @@ def read_labels(kind: str, source: Path, named: list[str],
         source: the folder.
         named: names in the order of the labels; empty: those that occur, by the alphabet.
         colours: the label of each colour, for masks in colours.
+        lists: names of .txt files that are none of labels.
 
     Raises:
         PrepareError: no pictures or labels in it.
     """
     labelled = FolderContents(named)
-    pictures, labels = _files_by_key(kind, source, labelled.problems)
+    pictures, labels = _files_by_key(kind, source, {*lists, *_NO_LABELS}, labelled.problems)
     if not pictures or not labels:
         where = ' in a folder annotations, labels or masks' if kind == 'masks' else ''
         raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
@@ -112,7 +114,8 @@ def read_labels(kind: str, source: Path, named: list[str],
     return labelled
 
 
-def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
+def _files_by_key(kind: str, source: Path, no_labels: set[str], problems: list[str]
+                  ) -> tuple[dict[str, Path], ...]:
     """Pictures and label files by their keys; two files with the same key are a problem."""
     pictures: dict[str, Path] = {}
     labels: dict[str, Path] = {}
@@ -120,7 +123,7 @@ def _files_by_key(kind: str, source: Path, problems: list[str]) -> tuple[dict[st
         *folders, name = path.relative_to(source).parts
         suffix, roles = path.suffix.lower(), {folder.lower() for folder in folders}
         is_map = kind == 'masks' and bool(roles & _LABEL_ROLES)
-        if name.lower() in _NO_LABELS or name.lower().startswith('readme.'):
+        if name.lower() in no_labels or name.lower().startswith('readme.'):
             continue
         if suffix == KINDS[kind] and (kind != 'masks' or is_map):
             among = labels

@@ -22,18 +22,21 @@ def lines_of(path: str | Path) -> list[str]:
     return lines
 
 
-def check_list(path: str, *, with_label: bool = False) -> None:
+def check_list(path: str, *, with_label: bool = False, suffix: str | tuple[str, ...] = ()) -> None:
     """Check a list of pictures that a library reads by itself.
 
     Args:
         path: the list.
         with_label: behind the name of a picture are a space and the number of its class.
+        suffix: what the library adds to each name.
 
     Raises:
         ValueError: it names the line.
     """
     lines = Path(path).read_text(encoding='utf-8-sig').removesuffix('\n').split('\n')
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or with_label and not line.strip().rpartition(' ')[2].isdecimal():
-            label = ', a space, and the number of its class' if with_label else ''
-            raise ValueError(f'{path}:{number}: {line[:60]!r} must be the path of a picture{label}')
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if not line or line.endswith(suffix) or with_label and not line.rpartition(
+                ' ')[2].isdecimal():
+            rest = ', a space, and the number of its class' if with_label else (
+                f' without {suffix}' if suffix else '')
+            raise ValueError(f'{path}:{number}: {line[:60]!r} must be the path of a picture{rest}')

@@ -64,7 +64,8 @@ class NamedErrors(BaseDataset):
 
     def load_data_list(self) -> list[dict]:
         if self.ann_file.endswith('.txt') and os.path.isfile(self.ann_file):
-            check_list(self.ann_file, with_label=getattr(self, 'with_label', False))
+            check_list(self.ann_file, with_label=getattr(self, 'with_label', False),
+                       suffix=getattr(self, 'img_suffix', ()) or ())
         loaded: list[dict] = super().load_data_list()
         return loaded
 

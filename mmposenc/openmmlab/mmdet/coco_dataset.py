@@ -186,8 +186,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
             return ann
         left, top, width, height = ann['bbox']
         self._boxes += 1
-        self._reaching_over += (left + width > image['width'] + 1
-                                or top + height > image['height'] + 1)
+        self._reaching_over += left < image['width'] and top < image['height'] and (
+            left + width > image['width'] + 1 or top + height > image['height'] + 1)
         self._crowds[self.cat2label[ann['category_id']]] += bool(ann.get('iscrowd'))
         if any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms
                ) and not mask_has_area(ann, image, self.ann_file):

@@ -102,6 +102,29 @@ def test_numbers_of_classes_that_disagree_are_all_named(cfg, lines) -> None:
     assert all(line in str(error.value) for line in lines)
 
 
+def test_one_class_is_not_learned(root) -> None:
+    cfg = segmentation(dict(num_classes=1), classes=('a',))
+    checks.check_num_classes(cfg, ('val',))
+    with pytest.raises(ValueError, match='decode_head.num_classes: 1, but one class alone is not'):
+        checks.check_num_classes(cfg, ALL)
+    cfg = Config(dict(train_dataloader=dict(dataset=dict(
+        type='CustomDataset', data_root=str(root / 'one')))))
+    (root / 'one' / 'cat').mkdir(parents=True)
+    with pytest.raises(ValueError, match="one folder, 'cat', but a classifier needs two classes"):
+        checks.check_same_class_folders(cfg, ('train',))
+
+
+def test_head_data_and_metric_leave_out_one_label() -> None:
+    cfg = segmentation(THREE)
+    cfg.val_evaluator = dict(type='IoUMetric')
+    for key in ('model.decode_head', 'val_evaluator', 'train_dataloader.dataset.dataset'):
+        checks.check_ignored_label(cfg, ALL)
+        changed = Config(cfg.to_dict())
+        changed.merge_from_dict({f'{key}.ignore_index': 0})
+        with pytest.raises(ValueError, match=rf'{key}\.ignore_index: 0'):
+            checks.check_ignored_label(changed, ALL)
+
+
 def test_classes_that_the_type_of_a_data_set_knows() -> None:
     cfg = segmentation(dict(num_classes=19))
     for kind in ('ADE20KDataset', 'mmposenc.ADE20KDataset'):

@@ -8,7 +8,7 @@ from helpers.tiny_tasks import picture
 from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.checks import check_num_classes
+from mmposenc.engine.config.checks import check_files, check_num_classes
 from mmposenc.engine.config.data import _possible_topk, point_to_folder
 from mmposenc.engine.config.models import build_bare
 from mmposenc.engine.config.nodes import (
@@ -162,8 +162,9 @@ def test_a_part_to_test_with_is_taken(tmp_path) -> None:
 
 @pytest.mark.parametrize('name, text, said', [
     ('val.json', None, 'val not found; mmdet needs train.json and val.json with'),
-    ('val.json', '{}', 'does not name the classes'),
-    ('val.json', '{"categories": [{"id": 1, "name": "other"}]}', "the classes of val are ['other'"),
+    ('val.json', '{}', "val.json: 'images' is missing"),
+    ('val.json', '{"categories": [{"id": 1, "name": "other"}], "images": [{"id": 1, "width": 9, '
+     '"height": 9, "file_name": "a"}]}', "the classes of val are ['other'"),
     ('left', '', 'model has no num_classes to fill in'),
     ('left', 'panoptic', 'model.panoptic_head.num_stuff_classes=53 must be 0: the folder has')])
 def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None:
@@ -186,6 +187,39 @@ def test_a_hidden_folder_is_no_class(tmp_path) -> None:
     cfg = load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
     with pytest.raises(ValueError, match='train/.cache is a hidden folder, which would be a class'):
         point_to_folder(cfg, str(tmp_path / 'mine'))
+
+
+@pytest.mark.parametrize('layout', [
+    ('annotations/instances_{}2017.json', '{}2017'), ('annotations/instances_{}.json', 'images/{}'),
+    ('annotations/{}.json', 'images/{}'), ('{}/_annotations.coco.json', '{}')])
+def test_layouts_of_coco_are_taken_as_they_are(tmp_path, capsys, layout) -> None:
+    folder, cfg = labelled(tmp_path, 'yolo'), load_config(
+        'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py')
+    for part in ('train', 'val'):
+        file, pictures = (folder / each.format(part) for each in layout)
+        pictures.parent.mkdir(exist_ok=True)
+        (folder / part).rename(pictures)
+        file.parent.mkdir(exist_ok=True)
+        (folder / f'{part}.json').rename(file)
+    point_to_folder(cfg, str(folder))
+    check_files(cfg, PHASES)
+    assert cfg.val_evaluator.ann_file == str(folder / layout[0].format('val'))
+    # Of 20 x 24 in 48 x 40, enlarged to 400 x 333: 167 x 200, beside a square anchor of 136.
+    assert 'anchors: 0% of the training boxes overlap none by 0.4' in capsys.readouterr().out
+    cfg.model.bbox_head.anchor_generator.ratios = [0.1]
+    point_to_folder(cfg, str(folder))
+    assert 'anchors: 100% of the ' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('text, said', [('a\n\nb\n', 'classes.txt:2: the line is empty'),
+                                        (None, 'does not name the classes')])
+def test_lines_of_classes_count(tmp_path, text, said) -> None:
+    file = labelled(tmp_path, 'masks') / 'classes.txt'
+    file.unlink()
+    if text:
+        file.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        point_to_folder(load_config(CAMVID), str(tmp_path / 'mine'))
 
 
 @pytest.mark.slow

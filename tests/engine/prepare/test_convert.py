@@ -335,7 +335,7 @@ def test_linked_folders_are_read_once_and_pipes_never(tmp_path):
     source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1]})
     picture(tmp_path / 'disk' / 'b.jpg')
     os.mkfifo(source / 'images' / 'pipe.jpg')
-    for name, target in (('more', 'disk'), ('again', 'disk'), ('up', '.'), ('images/loop', 'source')):
+    for name, target in (('more', 'disk'), ('more2', 'disk'), ('up', '.'), ('images/in', 'source')):
         (source / name).symlink_to(tmp_path / target)
     assert sorted(each.path.name for each in read_labels('yolo', source).pictures) == [
         'a.jpg', 'b.jpg']
@@ -381,3 +381,39 @@ def test_masks_in_colours(tmp_path, capsys, table):
         with pytest.raises(SystemExit, match=said):
             main([*command[:-2], str(tmp_path / 'no'), '--colours', str(tmp_path / 'table.txt')])
     assert 'of its colours, such as (9, 9, 9), are not in the' in capsys.readouterr().out
+
+
+SQUARE = dict(iscrowd=0, bbox=[4, 4, 20, 20], category_id=2)
+
+
+@pytest.mark.parametrize('files', [
+    {'annotations/instances_train2017.json': 'train2017/', 'annotations/captions_val.json': None,
+     'annotations/instances_val2017.json': 'val2017/'},
+    {'train/_annotations.coco.json': 'train/', 'valid/_annotations.coco.json': 'valid/'},
+    {'instances_default.json': 'images/'}])
+def test_files_of_coco(tmp_path, files):
+    """One category has no object, as that of Roboflow."""
+    source, lines = tmp_path / 'source', []
+    for name, place in files.items():
+        images = [dict(id=i, file_name=f'{i}.png', width=64, height=48) for i in range(3)]
+        anns = [dict(SQUARE, id=5, image_id=0, area=99.5), dict(
+            SQUARE, id=6, image_id=1, category_id=7, segmentation=[[1, 1, 70, 1, 1, 20]])]
+        for image in images if place else []:
+            picture(source / place / image['file_name'])
+        write(source / name, json.dumps(dict(
+            images=images, annotations=anns, categories=[
+                dict(id=0, name='all'), dict(id=7, name='disc'), dict(id=2, name='square')])
+            if place else [1]))
+    counts = convert_labels('coco', source, tmp_path / 'out', val=0.4, log=lines.append)
+    assert lines[:2] == ['of no object, left out: all', 'classes: disc, square']
+    assert sum(part['square'] for part in counts.values()) == sum(map(bool, files.values()))
+    for part in ('train', 'val'):
+        data = json.loads((tmp_path / 'out' / f'{part}.json').read_text())
+        for ann in data['annotations']:
+            assert (ann['area'], ann.get('segmentation')) == (
+                (99.5, None) if ann['category_id'] == 2 else (400, [[1, 1, 64, 1, 1, 20]]))
+    place, = [source / name for name in files][-1:]
+    place.write_text(place.read_text().replace('"area": 99.5', '"bbox": [-30, 4, 20, 20]'))
+    with pytest.raises(PrepareError, match='1 problem in'):
+        convert_labels('coco', source, tmp_path / 'no', log=lines.append)
+    assert 'annotation 5 in' in lines[-2] and 'is more than half outside' in lines[-2]

@@ -6,6 +6,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
 import mmposenc  # noqa: F401
+from mmposenc.openmmlab.datasets.coco_files import run_lengths
 from mmposenc.openmmlab.mmdet.coco_dataset import CheckedCOCO
 
 
@@ -67,6 +68,31 @@ def test_a_class_without_an_object_is_named_before_training(root, warnings) -> N
     build(root)
     assert warnings() == [f"{root}/annotations.json has no object of 'disc'; a model trained on it "
                           'will not find any']
+    rewrite_annotations(root, lambda data: [
+        each.update(category_id=2, iscrowd=1) for each in data['annotations'][:3]])
+    build(root)
+    assert warnings()[-1].endswith('not find any; 3 marked iscrowd=1, which training and '
+                                   'evaluation ignore: if they are objects, set it to 0')
+    rewrite_annotations(root, put_all(iscrowd=1))
+    build(root, test_mode=True)
+    assert 'has no object to evaluate with, so there is no AP; 8 marked iscrowd=1' in warnings()[-1]
+
+
+def test_two_corners_in_place_of_a_size(root, warnings) -> None:
+    rewrite_annotations(root, lambda data: [each.update(bbox=[
+        40, 20, 40 + each['bbox'][2], 20 + each['bbox'][3]]) for each in data['annotations']])
+    build(root)
+    assert '8 of 8 boxes reach over the right or lower edge' in warnings()[-1]
+
+
+def test_compressed_runs_are_those_of_pycocotools() -> None:
+    from pycocotools import mask
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.001, 0.5, 1.0):
+        pixels = np.asfortranarray(rng.random((300, 401)) < share, dtype=np.uint8)
+        runs = run_lengths(mask.encode(pixels)['counts'].decode())
+        flat = pixels.ravel(order='F')
+        assert np.array_equal(np.repeat(np.arange(len(runs)) % 2, runs), flat)
 
 
 @pytest.mark.parametrize('crowd', [0, 1])
@@ -139,10 +165,16 @@ REFUSED = [
     *((lambda data, section=section: data.update({section: []}), f"'{section}' is empty")
       for section in ('images', 'categories')),
     (put('annotations', 0, iscrowd='0'), r"annotations\[0\]: iscrowd='0' must be 0 or 1"),
+    (put('annotations', 0, ignore='no'), r"annotations\[0\]: ignore='no' must be 0 or 1"),
+    (put('annotations', 0, area='9'), r"annotations\[0\]: area='9' must be a finite number"),
+    (put('images', 0, width='64'), r"images\[0\]: width='64' must be a whole number of pixels"),
+    (put('images', 0, height=0.5), r'images\[0\]: height=0.5 must be a whole number of pixels'),
+    (put('images', 0, file_name=3), r'images\[0\]: file_name=3 must be text'),
+    (put_all(iscrowd=1), 'no annotation to train on; 8 marked iscrowd=1, which training and eval'),
     (put('annotations', 3, category_id=99), r"annotation 4 of image 'shape_1\.jpg' in .*annotations"
      r"\.json: category_id 99 .*\{1: 'square', 2: 'disc'\}"),
     (put('categories', 0, name='square '), "'square'] are not among the categories"),
-    (put('categories', 1, name='square'), "2 categories have the name 'square'"),
+    (put('categories', 1, name='square'), "2 categories have the name 'square'; delete the unus"),
     (lambda data: data['annotations'].append(None), r'annotations\[8\] lacks id'),
     (lambda data: data.update(annotations=[3]), r'annotations\[0\] lacks id'),
     (lambda data: data.update(annotations=None), "'annotations' is a NoneType"),
@@ -166,13 +198,15 @@ RLE = {'size': [44, 64], 'counts': [100, 50, 44 * 64 - 150]}
 NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
     None, [], 'abc', 5, [None], [['1', '2', '3', '4', '5', '6']], [[[1, 2], [3, 4], [5, 6]]],
     [5, 5, 20, 5, 20, 20], [[1, 2, float('nan'), 4, 5, 6]], [[1, 2, float('inf'), 4, 5, 6]],
+    [[5, 5], [20, 5], [20, 20]],
     [[1e9, 0, 20, 0, 20, 20]])] + [({**RLE, **changes}, message) for changes, message in (
         (dict(size=[30, 30]), r'size=\[30, 30\] must be the image\'s, \[44, 64\]'),
         (dict(size=[64, 44]), 'must be the image'), (dict(size='44'), 'must be the image'),
         (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
         *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
             [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
-            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'], None, 5)))]
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'], None, 5, '1', '', 'é',
+            'PPPPPPPP0', 'o', 'T2X')))]
 
 
 @pytest.mark.parametrize('mask, message', NO_MASKS)
@@ -194,8 +228,13 @@ def test_objects_without_a_mask_are_counted(root, warnings) -> None:
     """mmdet ignores what has no polygon of three corners."""
     rewrite_annotations(root, put_all(segmentation=[[1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7]]))
     rewrite_annotations(root, put('annotations', 3, ignore=1))
-    build(root, pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
-    assert warnings() == [f'{root}/annotations.json: dropped annotations: 8 with a polygon of less '
+    masks = dict(pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
+    with pytest.raises(ValueError, match='no annotation to train on; dropped: 8 with a polygon of'):
+        build(root, **masks)
+    for number in (0, 1):
+        rewrite_annotations(root, put('annotations', number, segmentation=RLE))
+    build(root, **masks)
+    assert warnings() == [f'{root}/annotations.json: dropped annotations: 6 with a polygon of less '
                           'than three corners, 1 marked to be ignored, of area 0, or with a box of '
                           'less than a pixel in the image']
 

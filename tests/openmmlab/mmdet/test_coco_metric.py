@@ -113,6 +113,21 @@ def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_
     assert len({value for value in numbers.values() if 0.1 < value < 0.9}) == 8
 
 
+@pytest.mark.parametrize('mask, said', [
+    (None, 'segmentation=None must be'), ([], 'must be a list of polygons'),
+    ([[1, 2], [9, 2], [9, 9]], 'must be a list of polygons'), ([[[1, 2]]], 'must be a list of'),
+    ({'size': [64, 64], 'counts': '1'}, 'runs that cover 64x64 pixels')])
+def test_masks_that_the_metric_needs_are_checked_before(root, mask, said) -> None:
+    dataset = rewritten(root, lambda ann, i: ann.update(
+        segmentation=mask if i == 3 else [[1, 2, 3, 4], [5, 5, 20, 5, 20, 20, 5, 20]]))
+    metric = METRICS.build(checked(dict(type='CocoMetric', metric=['bbox', 'segm'])))
+    with pytest.raises(ValueError, match=rf"annotation 4 of .*annotations\.json: .*{said}"):
+        metric.set_ground_truth(dataset)
+    dataset = rewritten(root, lambda ann, i: i == 3 and ann.update(segmentation=[[1, 2, 3, 4]]))
+    metric.set_ground_truth(dataset)
+    assert [len(ann['segmentation']) for ann in metric._coco_api.anns.values()] == [1] * 7
+
+
 def test_several_data_sets_are_refused(root) -> None:
     alone, both = (DATASETS.build(checked(dict(type='ConcatDataset', datasets=[
         data_of(root)] * number))) for number in (1, 2))
