@@ -11,7 +11,8 @@ from mmposenc.commands.prepare import main
 def test_boxes_of_labelme_and_masks_of_other_values(tmp_path, monkeypatch) -> None:
     (tmp_path / 'labelled').mkdir()
     shapes = [dict(label='disc', shape_type='rectangle', points=[[40, 12], [24, 36]]),
-              dict(label='square', shape_type='polygon', points=[[0, 0], [16, 3], [8, 24]])]
+              dict(label='square', shape_type='polygon', points=[[0, 0], [16, 3], [8, 24]]),
+              dict(label='disc', shape_type='circle', points=[[32, 24], [36, 27]])]
     for name in ('a', 'b'):
         Image.new('RGB', (64, 48)).save(tmp_path / 'labelled' / f'{name}.jpg')
         (tmp_path / 'labelled' / f'{name}.json').write_text(json.dumps(
@@ -25,4 +26,4 @@ def test_boxes_of_labelme_and_masks_of_other_values(tmp_path, monkeypatch) -> No
     for part in ('train', 'val'):
         found = json.loads((tmp_path / 'mine' / f'{part}.json').read_text())['annotations']
         assert [(each['category_id'], each['bbox']) for each in found] == [
-            (2, [24, 12, 16, 24]), (1, [0, 0, 16, 24])]
+            (2, [24, 12, 16, 24]), (1, [0, 0, 16, 24]), (2, [27, 19, 10, 10])]

@@ -1,6 +1,7 @@
 """--data: a config of another data set trains on a prepared folder."""
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.scripts import load_tool
 from helpers.tiny_data import detector_config, make_coco
@@ -8,6 +9,7 @@ from helpers.tiny_tasks import picture
 from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import load_config
+from mmposenc.engine.config.anchors import _best_overlaps
 from mmposenc.engine.config.checks import check_files, check_num_classes
 from mmposenc.engine.config.data import _possible_topk, point_to_folder
 from mmposenc.engine.config.models import build_bare
@@ -209,6 +211,16 @@ def test_layouts_of_coco_are_taken_as_they_are(tmp_path, capsys, layout) -> None
     cfg.model.bbox_head.anchor_generator.ratios = [0.1]
     point_to_folder(cfg, str(folder))
     assert 'anchors: 100% of the ' in capsys.readouterr().out
+
+
+def test_the_recipe_for_own_boxes_has_an_anchor_for_each_shape() -> None:
+    cfg = load_config('mmposenc::retinanet-pvt-peg-mine')
+    sizes = [(640 * share, 640 * share / shape) for share in (0.1, 0.3, 0.9)
+             for shape in (1, 2, 5, 12)]
+    content = dict(images=[dict(id=1, width=640, height=640)], annotations=[
+        dict(image_id=1, bbox=[0, 0, *each]) for size in sizes for each in (size, size[::-1])])
+    overlaps = _best_overlaps(cfg, cfg.model.bbox_head.anchor_generator, content)
+    assert overlaps.min() > 0.4 and np.median(overlaps) > 0.6
 
 
 @pytest.mark.parametrize('text, said', [('a\n\nb\n', 'classes.txt:2: the line is empty'),
