@@ -12,7 +12,7 @@ from mmengine.registry import VISUALIZERS
 from mmengine.structures import BaseDataElement
 from mmengine.visualization import Visualizer
 
-from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below, refuse_pipe
+from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below
 
 from ...config_types import ReadOnlyConfig
 from ...writing import folded
@@ -32,7 +32,6 @@ def picture_files(path: str | Path) -> list[str]:
         if not found:
             raise ValueError(f'source={path!r}: the folder has no picture ({kinds})')
         return found
-    refuse_pipe(path)
     if not os.path.exists(path):
         raise FileNotFoundError(f'source={path!r}: there is no such file or folder')
     if not os.path.isfile(path) or not path.lower().endswith(PICTURES):

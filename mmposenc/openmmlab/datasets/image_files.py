@@ -51,9 +51,9 @@ def files_below(folder: str | Path) -> list[str]:
 
 
 def refuse_pipe(path: str) -> None:
-    """Raise ValueError if a path is a pipe or a device, in which a reader may wait for ever."""
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise ValueError(f'{path} is a pipe or a device, and no file')
+    """Raise ValueError if there is something at a path that is no file; who opens a pipe waits."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError('it is no file')
 
 
 def size_if_whole(file: BinaryIO) -> Size:
@@ -94,10 +94,8 @@ def size_of_file(path: str) -> Size:
     Raises:
         ValueError: there is no such file, or something is wrong with it.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueError('it is no file')  # Who opens a pipe waits.
+    refuse_pipe(path)
     try:
-        refuse_pipe(path)
         with open(path, 'rb') as file:
             return size_if_whole(file)
     except OSError as error:

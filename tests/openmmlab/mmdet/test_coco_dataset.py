@@ -159,7 +159,7 @@ REFUSED = [
         ('annotations', 'bbox'), ('categories', 'id'), ('categories', 'name'))),
     *((put('images', 0, file_name=name), said) for name, said in (
         ('', r'images\[0\] lacks file_name'), ('a\0b', 'embedded null'),
-        ('\udc80.jpg', 'No such file'), ('.', 'Is a directory'))),
+        ('\udc80.jpg', 'No such file'), ('.', 'it is no file'))),
     *((lambda data, section=section: data.pop(section), f"'{section}' is missing")
       for section in ('images', 'categories')),
     *((lambda data, section=section: data.update({section: []}), f"'{section}' is empty")
