@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import numpy as np
 from mmengine.config import Config
-from mmengine.registry import DefaultScope
 
 from mmposenc.openmmlab.datasets.coco_files import Coco
 
@@ -38,24 +37,21 @@ def unmatched_boxes_text(cfg: Config, content: Coco) -> str:
 def _best_overlaps(cfg: Config, described: dict, content: Coco) -> np.ndarray:
     """For each box the largest IoU (intersection over union) with an anchor of the same centre."""
     from mmdet.registry import TASK_UTILS
-    with DefaultScope.overwrite_default_scope('mmdet'):
-        levels = TASK_UTILS.build(described).base_anchors
-    corners = np.concatenate([level.numpy() for level in levels])
-    anchors = corners[:, 2:] - corners[:, :2]
+    corners = np.concatenate([each.numpy() for each in TASK_UTILS.build(described).base_anchors])
     images = {each['id']: (each['width'], each['height']) for each in content['images']}
     anns = [ann for ann in content['annotations'] if not ann.get('iscrowd')]
     image = np.array([images[ann['image_id']] for ann in anns], float).reshape(-1, 2)
     boxes = np.array([ann['bbox'][2:] for ann in anns], float).reshape(-1, 2)
     for step in [[], *pipelines_of_phase(cfg, 'test')][-1]:
         if type_without_library(step) == 'Resize' and step.get('scale'):
-            factors = np.array(sides_of_scale(step['scale'])) / image
+            sides = sides_of_scale(step['scale'])
+            factors = np.array(sides) / image
             if step.get('keep_ratio'):
-                factors = np.minimum(
-                    max(sides_of_scale(step['scale'])) / image.max(1),
-                    min(sides_of_scale(step['scale'])) / image.min(1))[:, None]
+                longest, shortest = max(sides) / image.max(1), min(sides) / image.min(1)
+                factors = np.minimum(longest, shortest)[:, None]
             boxes, image = boxes * factors, image * factors
     best = np.zeros(len(boxes))
-    for anchor in anchors:
+    for anchor in corners[:, 2:] - corners[:, :2]:
         common = np.minimum(boxes, anchor).prod(1)
         best = np.maximum(best, common / (boxes.prod(1) + anchor.prod() - common))
     return best

@@ -75,13 +75,13 @@ def _picture(source: Path, file: Path, image: Coco) -> Picture:
 
 def _object(ann: Coco, names: dict[int, str], picture: Picture) -> LabelledObject:
     where = f'annotation {ann["id"]} in {picture.labels}'
-    if ann['category_id'] not in names:
-        raise ValueError(f'{where}: category_id {ann["category_id"]} is not among {names}')
+    mask = ann.get('segmentation') or None
     try:
-        mask = ann.get('segmentation')
-        has_mask = bool(mask) and has_area(mask, picture.size[::-1])
         return cut_at_edges(LabelledObject(
-            names[ann['category_id']], tuple(ann['bbox']), mask if has_mask else None,
+            names[ann['category_id']], tuple(ann['bbox']),
+            mask if mask and has_area(mask, picture.size[::-1]) else None,
             bool(ann.get('iscrowd')), ann['area']), picture.size)
+    except KeyError:
+        raise ValueError(f'{where}: its category_id is not among {names}') from None
     except ValueError as error:
         raise ValueError(f'{where}: {error}') from error

@@ -19,13 +19,7 @@ from PIL import Image
 
 from mmposenc.terminal.messages import error_text
 
-from .image_files import (
-    ORIENTATION,
-    files_below,
-    message_without_file,
-    refuse_pipe,
-    size_if_whole,
-)
+from . import image_files
 from .lists import check_list
 
 
@@ -39,7 +33,7 @@ class LocalFiles(LocalBackend):
                          ) -> Iterator[str]:
         if list_dir or not recursive:
             return super().list_dir_or_file(dir_path, list_dir, list_file, suffix, recursive)
-        return iter([os.path.relpath(path, dir_path) for path in files_below(dir_path)
+        return iter([os.path.relpath(path, dir_path) for path in image_files.files_below(dir_path)
                      if path.endswith(suffix or '')])
 
 
@@ -66,8 +60,7 @@ class NamedErrors(BaseDataset):
         if self.ann_file.endswith('.txt') and os.path.isfile(self.ann_file):
             check_list(self.ann_file, with_label=getattr(self, 'with_label', False),
                        suffix=getattr(self, 'img_suffix', ()) or ())
-        loaded: list[dict] = super().load_data_list()
-        return loaded
+        return list(super().load_data_list())
 
     def prepare_data(self, idx: int) -> object:
         try:
@@ -100,13 +93,13 @@ class LoadImageFromFile(_LoadImageFromFile):
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
         try:
-            refuse_pipe(path)
+            image_files.refuse_pipe(path)
             content = fileio.get(path, backend_args=self.backend_args)
-            size_if_whole(io.BytesIO(content))
+            image_files.size_if_whole(io.BytesIO(content))
             image = self._decoded(content, path)
             problem = f'imdecode_backend={self.imdecode_backend!r} cannot decode it'
         except Exception as error:  # OpenCV and mmcv may raise anything.
-            image, problem = None, message_without_file(error)
+            image, problem = None, image_files.message_without_file(error)
         if image is None:  # A decoder returns nothing for pixels of 32 bits.
             if self.ignore_empty:
                 return None
@@ -121,7 +114,7 @@ class LoadImageFromFile(_LoadImageFromFile):
         by_opencv = flag in ('color', 'grayscale') and backend == 'cv2'
         if by_opencv and content[8:12] == b'WEBP':
             with Image.open(io.BytesIO(content)) as picture:
-                if ORIENTATION in picture.getexif():
+                if image_files.ORIENTATION in picture.getexif():
                     backend = 'pillow'
         image: np.ndarray | None = mmcv.imfrombytes(content, flag=flag, backend=backend)
         if image is None or not by_opencv or image.max() > 15:
