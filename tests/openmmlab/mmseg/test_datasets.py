@@ -129,7 +129,7 @@ MAPS = [
     (lambda path: path.write_text('no picture'), 'recognises no picture'),
     (lambda path: path.write_bytes(path.read_bytes()[:-60]), 'labels/1.png'),
     (lambda path: path.unlink(), 'missing, for the image'),
-    (lambda path: [path.unlink(), path.mkdir()], 'Is a directory'),
+    (lambda path: [path.unlink(), path.mkdir()], 'it is no file'),
     (lambda path: png(path, LABELS * 255), None),  # to be ignored
     (lambda path: png(path, LABELS * 255, '1'), None),  # one bit a pixel: 0 and 1
     (lambda path: png(path, LABELS, exif=TURNED), None),  # loaded as it lies in the file
