@@ -28,7 +28,10 @@ def unmatched_boxes_text(cfg: Config, content: Coco) -> str:
     else:
         return ''
     least = np.max(assigner['neg_iou_thr'])
-    share = (_best_overlaps(cfg, described, content) < least).mean()
+    overlaps = _best_overlaps(cfg, described, content)
+    if not overlaps.size:
+        return ''
+    share = (overlaps < least).mean()
     return (f'anchors: {share:.0%} of the training boxes overlap none by {least:g} (neg_iou_thr)'
             + (f', and are learned badly; set model.{head}.anchor_generator, or take '
                'mmposenc::retinanet-pvt-peg-mine, which has more shapes' if share > _MANY else ''))

@@ -89,8 +89,8 @@ def pair_problem(pair: tuple[str, str]) -> str:
     with Image.open(label_path) as labels:
         mode, size = labels.mode, labels.size  # No loader turns labels by an EXIF orientation.
     if mode not in MODES:
-        return (f'{label_path}: its mode is {mode}; one channel of 8 bits is required (for colours: '
-                'mmposenc prepare --from masks --colours)')
+        return (f'{label_path}: its mode is {mode}; one channel of 8 bits is required (for '
+                'colours: mmposenc prepare --from masks --colours)')
     width, height = sizes[0]
     if size != (width, height):
         return (f'{label_path}: its size is {size[0]}x{size[1]}, but {image_path} has '

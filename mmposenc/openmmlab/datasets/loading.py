@@ -39,7 +39,7 @@ class LocalFiles(LocalBackend):
 
     def get_text(self, filepath: str, encoding: str = 'utf-8') -> str:
         """The text of a file, without the byte order mark that Windows writes."""
-        return super().get_text(filepath, encoding.replace('utf-8', 'utf-8-sig'))
+        return super().get_text(filepath, 'utf-8-sig' if encoding == 'utf-8' else encoding)
 
 
 fileio.io.backend_instances.clear()  # Those that were used before are mmengine's.

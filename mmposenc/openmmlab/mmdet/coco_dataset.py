@@ -87,13 +87,13 @@ class CocoDataset(NamedErrors, _CocoDataset):
         self.check_images = check_images
         self.dropped: Counter[str] = Counter()
         self._crowds: Counter[int] = Counter()  # by label
-        self._boxes = self._reaching_over = 0
+        self._boxes, self._reaching_over = 0, list[str]()
         super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
         self.dropped.clear()
         self._crowds.clear()
-        self._boxes = self._reaching_over = 0
+        self._boxes, self._reaching_over = 0, list[str]()
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
         dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
@@ -101,9 +101,10 @@ class CocoDataset(NamedErrors, _CocoDataset):
         if dropped:
             _warn(f'{self.ann_file}: dropped annotations: {dropped}')
         if self._reaching_over:
-            _warn(f'{self.ann_file}: {self._reaching_over} of {self._boxes} boxes reach '
-                  'over the right or lower edge of their image by more than a pixel; bbox must be '
-                  'left, top, width and height, and no two corners')
+            _warn(f'{self.ann_file}: {len(self._reaching_over)} of {self._boxes} boxes reach over '
+                  'the right or lower edge of their image by more than a pixel, such as that of '
+                  f'{self._reaching_over[0]}; bbox must be left, top, width and height, and no two '
+                  'corners')
         self._load_run_lengths(data_list)
         if self.check_images:
             refuse_broken([info['img_path'] for info in data_list], self.ann_file,
@@ -154,8 +155,11 @@ class CocoDataset(NamedErrors, _CocoDataset):
             _warn(f'{self.ann_file} has no object to evaluate with, so there is no AP'
                   + (f'; {left_out}' if left_out else ''))
         elif unseen and not self.test_mode:
+            roboflow = (' (delete the category with the id 0, if it is none: Roboflow adds one)'
+                        if (self._names or {}).get(0) in unseen else '')
             _warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
-                  'trained on it will not find any' + (f'; {left_out}' if crowds else ''))
+                  'trained on it will not find any' + roboflow
+                  + (f'; {left_out}' if crowds else ''))
 
     def _load_run_lengths(self, data_list: list[dict]) -> None:
         """Load all masks as bitmaps if some are run lengths. With ``poly2mask=False`` mmdet would
@@ -186,8 +190,9 @@ class CocoDataset(NamedErrors, _CocoDataset):
             return ann
         left, top, width, height = ann['bbox']
         self._boxes += 1
-        self._reaching_over += left < image['width'] and top < image['height'] and (
-            left + width > image['width'] + 1 or top + height > image['height'] + 1)
+        if left < image['width'] and top < image['height'] and (
+                left + width > image['width'] + 1 or top + height > image['height'] + 1):
+            self._reaching_over.append(f'annotation {ann["id"]}')
         self._crowds[self.cat2label[ann['category_id']]] += bool(ann.get('iscrowd'))
         if any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms
                ) and not mask_has_area(ann, image, self.ann_file):

@@ -83,6 +83,13 @@ def test_two_corners_in_place_of_a_size(root, warnings) -> None:
         40, 20, 40 + each['bbox'][2], 20 + each['bbox'][3]]) for each in data['annotations']])
     build(root)
     assert '8 of 8 boxes reach over the right or lower edge' in warnings()[-1]
+    assert 'such as that of annotation 1; bbox must be left, top, width' in warnings()[-1]
+
+
+def test_the_category_that_roboflow_adds(root, warnings) -> None:
+    rewrite_annotations(root, lambda data: data['categories'].insert(0, dict(id=0, name='all')))
+    build(root, classes=('all', 'square', 'disc'))
+    assert "no object of 'all'; a model trained on it will not find any (delete" in warnings()[-1]
 
 
 def test_compressed_runs_are_those_of_pycocotools() -> None:
