@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from ..checkpoint.encoding_names import GRIDS
 from ..checkpoint.numbers import check_numbers
 from ..checkpoint.rules import Converted, names_text
 from ..encodings.absolute import FactorizedPositionEmbedding, LearnedPositionEmbedding
@@ -54,7 +55,7 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
         raise ValueError(f'{file}: {error}') from error
     state = fit_patches(backbone, converted.state_dict, file)
     # This comes before tokens are removed, because rows of a table belong to them.
-    state = fit_encodings(backbone, state, file, is_release=converted.source is not None)
+    state = fit_encodings(backbone, state, file)
     state, left_out = fit_biases_of_keys(backbone, state)
     if left_out:
         warnings.append(f'the biases of the keys in {names_text(left_out, 2)} are left out, and '
@@ -64,8 +65,7 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
     return _leave_out_classifier(backbone, state, file)
 
 
-def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, is_release: bool
-                  ) -> dict[str, Tensor]:
+def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
     """Move the encodings of a file to the places where the backbone has them, and resize them to
     its sizes.
 
@@ -73,13 +73,11 @@ def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str, i
         backbone: what they will be loaded into.
         state: all weights, in this project's names.
         file: its name, for what is logged about tables that are resized.
-        is_release: whether the file had other names than this project's. The tables of releases are
-            squares.
     """
     state = move_encodings(backbone, state)
-    fitted = _resize_tables(backbone, state, file, is_release)
+    fitted = _resize_tables(backbone, state, file)
     if resized := [key for key, value in state.items() if not key.endswith('.pos_embed')
-                   and key in fitted and value.shape != fitted[key].shape]:
+                   and not key.endswith(GRIDS) and key in fitted and value is not fitted[key]]:
         print_log(f'{file}: resized to the grid or window here: {names_text(resized)}',
                   'current')
     return fitted
@@ -143,9 +141,7 @@ def _unshare(backbone: nn.Module, state: Mapping[str, Tensor]) -> dict[str, Tens
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Rename the biases of a plain Swin to the first part of a sum, if the backbone adds another
     encoding to them."""
-    names = set(backbone.state_dict()) | {
-        f'{name}.{module.grid_name}' for name, module in backbone.named_modules()
-        if isinstance(module, SavesGrid)}
+    names = set(backbone.state_dict())
     moved = {}
     for key, value in state.items():
         combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
@@ -163,13 +159,12 @@ def _move_last_norm(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, 
     return {re.sub(r'^norm(?=\.)', norms[0], key): value for key, value in state.items()}
 
 
-def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_release: bool
-                   ) -> dict[str, Tensor]:
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
     """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
     state = dict(state)
     for name, module in backbone.named_modules():
         if isinstance(module, SavesGrid):
-            state = _fit_saved_grid(name, module, state, file, is_release,
+            state = _fit_saved_grid(name, module, state, file,
                                     getattr(backbone, 'patch_size', None))
         if isinstance(module, (DecomposedRPE, FactorizedPositionEmbedding)):
             for part in _AXIS_TABLES:
@@ -181,53 +176,60 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str, is_
 def _fit_axis(table: Tensor, key: str, part: str, module: nn.Module, file: str) -> Tensor:
     """Fit a table of one axis to the number of rows that the module has."""
     wanted = module.get_parameter(part).shape[-2]
+    if table.shape[-2] == wanted:
+        return table
     coordinates, sides = (getattr(module, each, None) for each in ('coordinates', 'grid_shape'))
-    if coordinates == 'aspect' and len(set(sides or ())) > 1 and table.shape[-2] != wanted:
+    if coordinates == 'aspect' and len(set(sides or ())) > 1:
         raise ValueError(f'{file}: {key} has {table.shape[-2]} cells, {wanted} here; a square '
                          "img_size is required to resize tables with coordinates='aspect'")
     return table[:, :wanted] if coordinates == 'absolute' else resize_axis_table(table, wanted)
 
 
 def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file: str,
-                    is_release: bool, patch_size: int | tuple[int, int] | None
-                    ) -> dict[str, Tensor]:
+                    patch_size: int | tuple[int, int] | None) -> dict[str, Tensor]:
     """The weights with the module's table on its grid.
 
-    Of this project's files a table without a grid is of a square. Others say no grid: a table that
-    has the module's shape and is no square is taken as it is.
+    Files of releases say no grid: a table of the module's shape is of its grid, others of squares.
     """
-    grid_key, target = f'{name}.{module.grid_name}', getattr(module, module.grid_name)
+    grid_key, target = f'{name}.{module.grid_name}', module.sides
     saved = state.pop(grid_key, None)
     grid = None if saved is None else (int(saved[0]), int(saved[1]))
+    here = {key: weight.shape for part, weight in module.named_parameters()
+            if (key := f'{name}.{part}') in state}
+    if grid is None and here and all(state[key].shape == here[key] for key in here):
+        grid = target
+        if target[0] != target[1]:
+            print_log(f'{file}: {min(here)} has the shape that it has here, and the file does not '
+                      f'say its grid: it is taken as one of {target[0]} x {target[1]}', 'current',
+                      logging.WARNING)
     if isinstance(module, LearnedPositionEmbedding) and f'{name}.pos_embed' in state:
-        state |= _fit_table(f'{name}.pos_embed', state, module, patch_size, file, grid, is_release)
+        state |= _fit_table(f'{name}.pos_embed', state, module, patch_size, file, grid)
     elif isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
-        state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module, grid, is_release)
+        state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module, grid)
     elif grid not in (None, target):
         raise ValueError(f'{file}: {grid_key} is {grid}, {target} here; {type(module).__name__} '
                          'keeps its grid')
-    if target[0] != target[1] and any(
-            f'{name}.{part}' in state for part, _ in module.named_parameters()):
+    if here:
         state[grid_key] = torch.tensor(target)
     return state
 
 
 def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
-               patch_size: int | tuple[int, int] | None, file: str, grid: tuple[int, int] | None,
-               is_release: bool) -> dict[str, Tensor]:
+               patch_size: int | tuple[int, int] | None, file: str, grid: tuple[int, int] | None
+               ) -> dict[str, Tensor]:
     """Fit a table to the module's grid. Returns the table and the prefix tokens to which rows of it
     were added; nothing if it is no such table, or fits already.
 
     A table of cells only, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
-    table, rows, target = state[key], module.num_prefix_embeds, module.grid_shape
+    table, rows, target = state[key], module.num_prefix_embeds, module.sides
     if table.dim() != 3:
         return {}
     prefix_tokens = [(name, index) for name in ('cls_token', 'dist_token', 'register_tokens')
                      if name in state for index in range(state[name].shape[1])]
     if grid is None:
         prefix_rows = next((
-            prefix for prefix in (0, rows, 1, 2, len(prefix_tokens))
+            prefix for prefix in (0, rows, 1, *range(2, len(prefix_tokens) + 1))
             if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
             and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
         if prefix_rows is None:
@@ -235,13 +237,9 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
         grid = (math.isqrt(table.shape[1] - prefix_rows),) * 2
     else:
         prefix_rows = table.shape[1] - grid[0] * grid[1]
-    same = table.shape == module.pos_embed.shape
-    if same and grid == target:
+    if grid == target and prefix_rows == rows:
         return {}
     height, width = grid
-    if same and is_release:
-        print_log(f'{file}: {key} may be of {height} x {width} or {target[0]} x {target[1]} cells, '
-                  f'and is taken as {height} x {width}', 'current', logging.WARNING)
     if target != grid:
         keeps = ''
         if patch_size:
@@ -263,22 +261,20 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     return {key: torch.cat((token_rows, cells), dim=1), **tokens}
 
 
-def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, int] | None,
-                is_release: bool) -> Tensor:
+def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, int] | None
+                ) -> Tensor:
     """Resize the biases of a window, which may be square, as the module does it, or as Swin's
     release if the module does not say. Returns the table itself if it is no such table, or fits
     already."""
-    same = table.shape == module.relative_position_bias_table.shape
     if window is None:
         side = math.isqrt(table.shape[0])
-        if table.dim() != 2 or side * side != table.shape[0] or not side % 2 or (
-                same and is_release):
+        if table.dim() != 2 or side * side != table.shape[0] or not side % 2:
             return table
         window = ((side + 1) // 2,) * 2
-    if same and window == module.window_size:
+    if window == module.sides:
         return table
     offsets = table.t().unflatten(1, (2 * window[0] - 1, 2 * window[1] - 1))
-    return resize_bias_table(offsets, module.window_size,
+    return resize_bias_table(offsets, module.sides,
                              module.resize or 'bicubic').flatten(1).t()
 
 

@@ -23,7 +23,7 @@ def mismatch_text(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor])
         A line each for missing, unexpected and differently shaped names.
     """
     model = {name: value for name, value in model.items() if 'num_batches_tracked' not in name}
-    missing = [name for name in model if name not in checkpoint]
+    missing = [name for name in model if name not in checkpoint and not name.endswith(GRIDS)]
     unexpected = [name for name in checkpoint
                   if name not in model and 'num_batches_tracked' not in name]
     reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the file, '

@@ -98,10 +98,10 @@ class LearnedPositionEmbedding(SavesGrid, AddedTable):
                              f'1')
         if not 0.0 <= drop <= 1.0:
             raise ValueError(f'drop={drop} must be from 0 to 1')
-        self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
+        self._set_sides(as_grid(grid_shape, 'grid_shape').hw)
         self.interpolation, self.interpolation_offset = interpolation, interpolation_offset
         self.keep_aspect, self.num_prefix_embeds = keep_aspect, num_prefix_embeds
-        cells = self.grid_shape[0] * self.grid_shape[1]
+        cells = self.sides[0] * self.sides[1]
         self.pos_embed = nn.Parameter(torch.empty(1, num_prefix_embeds + cells, embed_dims))
         self.drop = nn.Dropout(drop)
         self.reset_parameters()
@@ -114,12 +114,12 @@ class LearnedPositionEmbedding(SavesGrid, AddedTable):
     def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
         if self.keep_aspect and not (
-                extents is None and are_known_equal(hw_shape, self.grid_shape)):
+                extents is None and are_known_equal(hw_shape, self.sides)):
             sides = whole_extents(hw_shape, cells.device) if extents is None else extents
-            same_size = sides == whole_extents(self.grid_shape, cells.device)
+            same_size = sides == whole_extents(self.sides, cells.device)
             same_size = same_size.all(1, keepdim=True)
             extents = torch.where(same_size, sides, sides.amax(1, keepdim=True))
-        return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
+        return resize_position_table(cells, self.sides, hw_shape, self.interpolation,
                                      self.interpolation_offset, extents)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
@@ -140,7 +140,7 @@ class LearnedPositionEmbedding(SavesGrid, AddedTable):
         return self.drop(out)
 
     def extra_repr(self) -> str:
-        return (f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}, '
+        return (f'grid_shape={self.sides}, interpolation={self.interpolation!r}, '
                 f'apply_to={self.apply_to!r}')
 
 

@@ -81,9 +81,9 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
         super().__init__()
         check_choices(resize=(resize, (None, *self.resizings)))
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
-        self.window_size = as_grid(window_size, 'window_size').hw
+        self._set_sides(as_grid(window_size, 'window_size').hw)
         self.resize, self.cellwise = resize, resize is None
-        self.table_size = self._table_sides(self.window_size)
+        self.table_size = self._table_sides(self.sides)
         self._make_table()
         self.reset_parameters()
 
@@ -97,7 +97,7 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     def _nearest_entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid
                          ) -> Tensor:
         """Read a table (heads, *table_size) at the nearest whole offsets."""
-        window = self.window_size
+        window = self.sides
         if self.resize is not None:
             window = q_grid.hw
             table = resize_table(table, self._table_sides(window), self.resize)

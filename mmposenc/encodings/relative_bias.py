@@ -41,8 +41,8 @@ class RelativePositionBias(WindowTable):
     resizings = RESIZINGS
 
     def _make_table(self) -> None:
-        if self.resize == 'geometric-cubic' and 2 in self.window_size:
-            raise ValueError(f'window_size={self.window_size} with resize={self.resize!r}: sides '
+        if self.resize == 'geometric-cubic' and 2 in self.sides:
+            raise ValueError(f'window_size={self.sides} with resize={self.resize!r}: sides '
                              f'must not be 2, because a cubic spline needs more than three offsets')
         self.relative_position_bias_table = nn.Parameter(
             torch.empty(self.table_size[0] * self.table_size[1], self.num_heads))

@@ -8,7 +8,7 @@ from helpers.golden_backbones import PVTS as SIZES
 from mmengine.runner import checkpoint
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
-from mmposenc.checkpoint import convert_back, read_checkpoint, write_checkpoint
+from mmposenc.checkpoint import convert, convert_back, read_checkpoint, write_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch_text
 from mmposenc.commands.convert import main
 from mmposenc.functional.position_tables import resize_position_table
@@ -185,17 +185,53 @@ def test_a_distilled_file_fits_a_model_without_tokens():
 
 
 def test_a_square_table_and_a_grid_of_as_many_cells(said):
-    """Releases do not say which of both a file has: squares are usual, and a warning says so."""
+    """Files of this project say which of both they have. Of those of releases, and of their
+    converted weights, a table of the model's shape is the model's, and a warning says so."""
     source = deit()
     cells = resize_position_table(table_of(source)[:, 1:], (4, 4), (2, 8))
-    for state, warned in ((source.state_dict(), False),
-                          (convert_back(dict(source.state_dict())).state_dict, True)):
-        model = deit((16, 64))
-        load_pretrained(model, state)
-        torch.testing.assert_close(table_of(model)[:, 1:], cells)
-        assert ('may be of 4 x 4 or 2 x 8 cells' in said[0][1]) == warned
-        assert '4 x 4 cells is resized to 2 x 8' in said[-1][1]
+    model = deit((16, 64))
+    load_pretrained(model, source.state_dict())
+    torch.testing.assert_close(table_of(model)[:, 1:], cells)
+    assert '4 x 4 cells is resized to 2 x 8' in said[-1][1]
+    release = convert_back(dict(source.state_dict())).state_dict
+    converted = {key.removeprefix('backbone.'): value
+                 for key, value in convert(release, 'deit').items()}
+    for state in (release, converted):
         said.clear()
+        load_pretrained(model, state)
+        torch.testing.assert_close(table_of(model), table_of(source))
+        assert ('taken as one of 2 x 8' in said[0][1]) and said[0][0] == logging.WARNING
+    model = deit((16, 64))
+    model.load_state_dict(converted)
+    torch.testing.assert_close(table_of(model), table_of(source))
+
+
+@pytest.mark.parametrize('size, rows', [((48, 64), 1), ((72, 128), 0), ((40, 16), 1)], ids=str)
+def test_tables_of_as_many_rows_as_another_square(size, rows):
+    """6 x 8 cells and a class token are as many rows as 7 x 7 cells, and 5 x 2 as 3 x 3 and two."""
+    own = deit(size, pos_encoding=dict(**LEARNED, num_prefix_embeds=rows))
+    torch.nn.init.normal_(table_of(own))
+    model = deit(size, pos_encoding=dict(**LEARNED, num_prefix_embeds=rows))
+    load_pretrained(model, convert_back(dict(own.state_dict())).state_dict)
+    torch.testing.assert_close(table_of(model), table_of(own), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('size', [(32, 32), (16, 64)], ids=str)
+def test_grids_are_buffers(size):
+    model = deit(size).eval()
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    state = {key: state[key] for key in model.state_dict()}
+    deit(size).load_state_dict(state)
+    x, grid = torch.randn(1, 3, *size), 'pos_encodings.at.before.0.grid_shape'
+    torch.testing.assert_close(torch.func.functional_call(model, state, (x,)), model(x))
+    del state[grid]  # as in files of releases
+    with torch.device('meta'):
+        other = deit(size)
+    other.load_state_dict(state, assign=True)
+    assert other.get_buffer(grid).tolist() == [side // 8 for side in size]
+    torch.testing.assert_close(other.eval()(x), model(x))
+    emptied = other.to('meta').to_empty(device='cpu')
+    assert emptied.get_buffer(grid).tolist() == [side // 8 for side in size]
 
 
 @pytest.mark.parametrize('size', [(16, 64), (64, 16), (32, 32), (24, 80)], ids=str)
@@ -215,13 +251,14 @@ def test_tables_of_oblong_grids_are_read_on_their_own_grid(size, said, tmp_path)
 
 @pytest.mark.parametrize('own, window', [
     ((4, 4), (3, 3)), ((4, 4), (6, 6)), ((2, 6), (2, 6)), ((2, 6), (6, 2)), ((2, 6), (3, 4))])
-def test_swins_biases_are_resized_as_by_its_release(own, window):
+def test_swins_biases_are_resized_as_by_its_release(own, window, said):
     """As mmdet, which took the release's code: bicubic. Windows of 2 x 6 and of 6 x 2 cells have as
     many offsets: a file says which it has."""
     source = Swin(**SWIN, window_size=own, pool='gap')
     torch.nn.init.normal_(source.state_dict()[BIAS])
     model = Swin(**SWIN, window_size=window, pool='gap')
     load_pretrained(model, source.state_dict())
+    assert any('resized to the grid or window' in text for _, text in said) == (own != window)
     table = source.state_dict()[BIAS].t().reshape(1, 2, *(2 * side - 1 for side in own))
     expected = torch.nn.functional.interpolate(
         table, [2 * side - 1 for side in window], mode='bicubic')
@@ -249,9 +286,6 @@ def test_whole_checkpoints_of_another_orientation_do_not_fit(build):
         with pytest.raises(ValueError, match=r'is \(2, 8\), \(8, 2\) here; Undirected.*keeps its'):
             load_pretrained(model, state)
     build((16, 64)).load_state_dict(state)
-    with pytest.raises(RuntimeError, match='Missing key'):
-        model.load_state_dict({key: value for key, value in state.items()
-                               if not key.endswith(('grid_shape', 'window_size'))})
 
 
 def test_tables_of_rows_and_columns_are_resized_each():

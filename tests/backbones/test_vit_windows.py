@@ -30,7 +30,7 @@ def test_vitdets_arch():
     """Those of SAM are compared with timm's."""
     with torch.device('meta'):
         model = ViT('vitdet-base')
-    assert model.pos_encodings.encodings(-1)[0].grid_shape == (14, 14)
+    assert model.pos_encodings.encodings(-1)[0].sides == (14, 14)
     for index, block in enumerate(model.blocks):
         is_global = index in (2, 5, 8, 11)
         assert isinstance(block.attn, PlainWindowAttention) != is_global

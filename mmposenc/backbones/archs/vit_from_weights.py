@@ -78,7 +78,7 @@ def _options_shown_by_weights(state: State) -> ConfigType:
                                     patch_size=sides(rows, cols))
     bias = _relative_weight_or_none(state, 'relative_position_bias_table')
     grid = state.get(f'{TABLE.rpartition(".")[0]}.grid_shape')
-    if grid is not None:
+    if grid is not None and not grid.is_meta:
         facts['img_size'] = sides(int(grid[0]) * rows, int(grid[1]) * cols)
     elif side := (int(state[TABLE].shape[1] ** 0.5) if TABLE in state
                   else state[ROWS].shape[1] if ROWS in state

@@ -289,7 +289,7 @@ class _FixedTable(LearnedPositionEmbedding):
     def reset_parameters(self) -> None:
         """Fill the table with sines and cosines, those of rows first, and zeros for the class
         token."""
-        table, (height, width) = self.pos_embed.requires_grad_(False), self.grid_shape
+        table, (height, width) = self.pos_embed.requires_grad_(False), self.sides
         cells = sincos_2d((width, height), table.shape[-1], device=table.device)
         table[:, :self.num_prefix_embeds] = 0
         table[:, self.num_prefix_embeds:] = cells.unflatten(1, (width, height)).transpose(
