@@ -46,7 +46,8 @@ def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
     if ours.shape != periods.shape:
         raise ValueError(f'heads have {4 * len(periods)} channels in the file, '
                          f'{rotary[0].head_dims} here; give num_heads')
-    if torch.allclose(ours, periods.double().cpu(), rtol=1e-5, atol=0):
+    if torch.allclose(ours, periods.double().cpu(), atol=0,
+                      rtol=max(1e-5, 2 * torch.finfo(periods.dtype).eps)):
         return
     options = ' '.join(f'rel_pos_encoding.{name}={value}'.replace(' ', '')
                        for name, value in rotary_options(periods).items()

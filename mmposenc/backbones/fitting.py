@@ -20,6 +20,7 @@ from ..encodings.saved_grid import SavesGrid
 from ..functional.bias_tables import resize_bias_table
 from ..functional.convolutions import pair
 from ..functional.position_tables import (
+    at_least_float32,
     resize_axis_table,
     resize_patch_kernel,
     resize_position_table,
@@ -104,6 +105,7 @@ def fit_patches(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> 
         if kernel.shape[1:] == (channels, *sides) or sides != embed.projection.stride:
             continue
         check_numbers({key: kernel}, file)
+        kernel = at_least_float32(kernel)
         if kernel.shape[2:] != sides and min(kernel.shape[2:]):
             done.append(f'patches of {kernel.shape[2]} x {kernel.shape[3]} pixels are resized to '
                         f'{sides[0]} x {sides[1]} (FlexiViT)')
@@ -182,7 +184,9 @@ def _fit_axis(table: Tensor, key: str, part: str, module: nn.Module, file: str) 
     if coordinates == 'aspect' and len(set(sides or ())) > 1:
         raise ValueError(f'{file}: {key} has {table.shape[-2]} cells, {wanted} here; a square '
                          "img_size is required to resize tables with coordinates='aspect'")
-    return table[:, :wanted] if coordinates == 'absolute' else resize_axis_table(table, wanted)
+    if coordinates == 'absolute':
+        return table[:, :wanted]
+    return resize_axis_table(at_least_float32(table), wanted)
 
 
 def _fit_saved_grid(name: str, module: SavesGrid, state: dict[str, Tensor], file: str,
@@ -239,7 +243,7 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
         prefix_rows = table.shape[1] - grid[0] * grid[1]
     if grid == target and prefix_rows == rows:
         return {}
-    height, width = grid
+    table, (height, width) = at_least_float32(table), grid
     if target != grid:
         keeps = ''
         if patch_size:
@@ -254,7 +258,8 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     token_rows = table[:, :min(prefix_rows, rows)]
     if prefix_rows < rows:
         token_rows = table.new_zeros(1, rows, table.shape[-1])
-    tokens = {name: state[name].clone() for name, _ in prefix_tokens[rows:prefix_rows]}
+    tokens = {name: at_least_float32(state[name]).clone()
+              for name, _ in prefix_tokens[rows:prefix_rows]}
     for row in range(rows, min(prefix_rows, len(prefix_tokens))):
         name, index = prefix_tokens[row]
         tokens[name][:, index] += table[:, row]
@@ -273,7 +278,7 @@ def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, 
         window = ((side + 1) // 2,) * 2
     if window == module.sides:
         return table
-    offsets = table.t().unflatten(1, (2 * window[0] - 1, 2 * window[1] - 1))
+    offsets = at_least_float32(table).t().unflatten(1, (2 * window[0] - 1, 2 * window[1] - 1))
     return resize_bias_table(offsets, module.sides,
                              module.resize or 'bicubic').flatten(1).t()
 

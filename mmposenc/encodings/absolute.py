@@ -10,6 +10,7 @@ from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.masking import are_known_equal, extents_of, join_prefix, split_prefix
 from ..functional.position_tables import (
     INTERPOLATIONS,
+    at_least_float32,
     resampling_weights,
     resize_position_table,
     sincos_2d,
@@ -190,8 +191,8 @@ class FactorizedPositionEmbedding(AddedTable):
         if self.coordinates == 'aspect':
             sides = sides.amax(1, keepdim=True).expand(-1, 2)
         parts = []
-        for axis, table in enumerate((self.pos_embed_y, self.pos_embed_x)):
-            length = hw_shape[axis]
+        for axis, rounded in enumerate((self.pos_embed_y, self.pos_embed_x)):
+            length, table = hw_shape[axis], at_least_float32(rounded)
             if self.coordinates == 'absolute':
                 if length > table.shape[1]:
                     raise ValueError(f'hw_shape={hw_shape} must fit into grid_shape='
@@ -246,7 +247,7 @@ class WindowedPositionEmbedding(AddedTable):
             nn.init.trunc_normal_(table, std=0.02)
 
     def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
-        cells = self.pos_embed.flatten(2).transpose(1, 2)
+        cells = at_least_float32(self.pos_embed).flatten(2).transpose(1, 2)
         image = resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
                                       extents=extents)
         rows, cols = (torch.arange(side, device=like.device) % window

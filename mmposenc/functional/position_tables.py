@@ -14,6 +14,11 @@ INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialia
                   'bilinear_corners', 'cut')
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """x, from half precision in float32, in which tables are resized."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[int, int],
                           mode: str = 'bicubic', offset: float = 0.0,
                           extents: Tensor | None = None) -> Tensor:
@@ -35,7 +40,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
 
     Returns:
         (1, H'*W', C); the table itself when the grid is the same. With ``extents`` (B, H'*W', C);
-        cells outside an image's extent hold no meaningful numbers.
+        cells outside an image's extent hold no meaningful numbers. Half precision is rounded once.
 
     A resampled row is a sum of rows with weights that depend only on its place, so both axes are
     products with a small matrix: extents stay on their device, and the backward pass has one order
@@ -55,11 +60,12 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     if offset:
         native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
         sizes = torch.where(native[:, None], sizes, sizes + offset)
-    rows, cols = (resampling_weights(side, sizes[:, axis], length, mode, table.dtype)
+    exact = at_least_float32(table)
+    rows, cols = (resampling_weights(side, sizes[:, axis], length, mode, exact.dtype)
                   for axis, (side, length) in enumerate(zip(from_hw, to_hw, strict=True)))
     with full_precision(table):
-        by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
-        return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
+        by_col = torch.einsum('bxv,uvc->buxc', cols, exact.view(*from_hw, -1))
+        return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2).to(table.dtype)
 
 
 def whole_extents(hw_shape: tuple[int, int], device: torch.device) -> Tensor:
@@ -91,7 +97,7 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
         length: vectors wanted.
 
     Returns:
-        ([heads], length, C); the table itself if it has as many.
+        ([heads], length, C); the table itself if it has as many. Half precision is rounded once.
     """
     source = table.shape[-2]
     if are_known_equal(source, length):
@@ -99,8 +105,10 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], length, table.shape[-1])
     target = torch.full((1,), length, dtype=torch.float64, device=table.device)
+    exact = at_least_float32(table)
+    weights, = resampling_weights(source, target, length, 'bilinear', exact.dtype)
     with full_precision(table):
-        return resampling_weights(source, target, length, 'bilinear', table.dtype)[0] @ table
+        return (weights @ exact).to(table.dtype)
 
 
 def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 from helpers.golden_backbones import PVTS as SIZES
+from helpers.tiny_backbones import randomize
 from mmengine.runner import checkpoint
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
@@ -20,8 +21,8 @@ BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_tab
 
 def deit(size=32, **options):
     """With a learned table, if no other encoding is given."""
-    return DeiT(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8, img_size=size,
-                **{'pos_encoding': LEARNED, **options})
+    return DeiT(**{**dict(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8,
+                          img_size=size, pos_encoding=LEARNED), **options})
 
 
 def table_of(model):
@@ -358,6 +359,22 @@ def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said, t
     torch.save(dict(state.state_dict), tmp_path / 'in.pth')
     main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
     assert 'a table: model.backbone.arch=rope-vit-small-axial-ape\n' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize('build', [
+    lambda side: deit(8 * side, num_layers=1), lambda side: deit(patch_size=side, num_layers=1),
+    lambda side: deit(8 * side, pos_encoding=dict(type='FactorizedPositionEmbedding')),
+    lambda side: deit(8 * side, pos_encoding=dict(**LEARNED, num_prefix_embeds=side < 7)),
+    lambda side: deit(in_channels=2 * side - 5), lambda side: Swin(**SWIN, window_size=side)])
+def test_files_in_half_precision_are_resized_in_float32(build, dtype):
+    source = randomize(build(4))
+    half = {key: value.to(dtype) for key, value in source.state_dict().items()}
+    model, exact = build(7), build(7).double()
+    load_pretrained(model, half)
+    load_pretrained(exact, {key: value.double() for key, value in half.items()})
+    torch.testing.assert_close(model.double().state_dict(), exact.state_dict(),
+                               rtol=1e-5, atol=1e-6)
 
 
 def test_a_row_without_a_place_is_added_to_its_token():

@@ -1,4 +1,5 @@
 """Absolute encodings: the right vector for every cell, on every grid and in every batch."""
+import copy
 import math
 from types import SimpleNamespace
 
@@ -8,6 +9,7 @@ import torch.nn.functional as F
 
 from mmposenc import encodings
 from mmposenc.encodings import LearnedPositionEmbedding
+from mmposenc.functional.position_tables import resize_axis_table
 
 
 def test_vectors_of_prefix_tokens_are_those_of_the_first():
@@ -48,6 +50,20 @@ def test_dropout_drops_while_training_only():
     x = torch.ones(1, 64, 4)
     assert (embedding(x, (8, 8)) == 0).float().mean() > 0.3
     assert (embedding.eval()(x, (8, 8)) == 0).sum() == 0
+
+
+@pytest.mark.parametrize('cls, options', [
+    (LearnedPositionEmbedding, {}), (LearnedPositionEmbedding, dict(keep_aspect=True)),
+    (encodings.FactorizedPositionEmbedding, {}), (encodings.WindowedPositionEmbedding, {})])
+def test_half_precision_is_rounded_once(cls, options):
+    half = cls(8, (4, 5), **options).bfloat16()
+    torch.nn.init.normal_(next(half.parameters()))
+    exact = copy.deepcopy(half).double()(torch.zeros(1, 7 * 9, 8).double(), (7, 9))
+    out = half(torch.zeros(1, 7 * 9, 8).bfloat16(), (7, 9))
+    torch.testing.assert_close(out.double(), exact, rtol=2 ** -8 * 1.01, atol=1e-6)
+    table = torch.randn(2, 5, 8).bfloat16()
+    torch.testing.assert_close(resize_axis_table(table, 8), resize_axis_table(
+        table.double(), 8).bfloat16(), rtol=2 ** -8, atol=1e-6)
 
 
 @pytest.mark.parametrize('make, message', [
