@@ -1,47 +1,55 @@
-"""Linear layers that are fast on every CPU."""
+"""Linear layers, computed by the faster library of a CPU."""
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..checkpoint.key_biases import join_biases, mask_of_keys
 from ..functional.linear import linear
 from ..functional.plain_layers import are_plain, mark_as_formula
 from ..functional.tracing import is_exporting
 
 
 @mark_as_formula
-class Linear(nn.Linear):
-    """``nn.Linear`` through :func:`mmposenc.functional.linear.linear`: the same parameters, outputs
-    and gradients to rounding, in less time where oneDNN is the faster library."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features)."""
-        return linear(x, self.weight, self.bias)
-
-
-@mark_as_formula
-class QVLinear(Linear):
+class QVLinear(nn.Linear):
     """A joint projection to queries, keys and values without a bias of keys (BEiT, EVA-02, DINOv3).
 
     Args:
         embed_dims: channels C.
 
-    Parameters: ``weight`` (3 C, C), ``q_bias`` and ``v_bias`` (C,).
+    Parameters: ``weight`` (3 C, C) and ``bias`` (3 C,), whose part for the keys is zero and gets no
+    gradient. The buffer ``bias_mask`` is zero there. Files that hold ``q_bias`` and ``v_bias``
+    are loaded.
     """
 
     def __init__(self, embed_dims: int) -> None:
-        super().__init__(embed_dims, 3 * embed_dims, bias=False)
-        self.q_bias = nn.Parameter(torch.zeros(embed_dims))
-        self.v_bias = nn.Parameter(torch.zeros(embed_dims))
+        super().__init__(embed_dims, 3 * embed_dims)
 
-    def full_bias(self) -> Tensor:
-        """(3 C,), zero for the keys."""
-        return torch.cat((self.q_bias, torch.zeros_like(self.q_bias), self.v_bias))
+    def reset_parameters(self) -> None:
+        """Initialise as ``nn.Linear`` does, with zeros for biases."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        nn.init.zeros_(self.bias)
+        self.register_buffer('bias_mask', mask_of_keys(self.bias.detach()[:self.in_features]))
+
+    def trained_bias(self) -> Tensor:
+        """``bias``, whose part for the keys is a constant."""
+        query, key, value = self.bias.chunk(3)
+        return torch.cat((query, key.detach(), value))
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., 3 C)."""
-        return linear(x, self.weight, self.full_bias())
+        return linear(x, self.weight, self.trained_bias())
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        names = {f'{prefix}{each}': f'qkv.{each}' for each in ('q_bias', 'v_bias')}
+        if names.keys() <= state_dict.keys():
+            joined = join_biases({ours: state_dict.pop(name) for name, ours in names.items()})
+            state_dict |= {f'{prefix}{name[4:]}': value for name, value in joined.items()}
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 def check_heads(embed_dims: int, num_heads: int) -> None:
@@ -58,13 +66,22 @@ def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
                          f'{tuple(x.shape)}')
 
 
-def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
+def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> nn.Linear:
     """Build the joint projection to queries, keys and values; 'qv' means without a bias of the
     keys."""
     if qkv_bias not in (True, False, 'qv'):
         raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
     return (QVLinear(embed_dims) if qkv_bias == 'qv' else
-            Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+            nn.Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+
+
+def project(layer: nn.Module, x: Tensor) -> Tensor:
+    """``layer(x)``. A linear layer that is only its formula is computed by
+    :func:`mmposenc.functional.linear.linear`: equal to rounding, in less time where oneDNN is the
+    faster library."""
+    if not isinstance(layer, nn.Linear) or not are_plain(layer):
+        return layer(x)
+    return linear(x, layer.weight, _bias_of(layer))
 
 
 def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
@@ -81,8 +98,12 @@ def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     """
     if not isinstance(layer, nn.Linear) or not are_plain(layer):
         return layer(x)[..., channels]
-    bias = layer.full_bias() if isinstance(layer, QVLinear) else layer.bias
+    bias = _bias_of(layer)
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
+
+
+def _bias_of(layer: nn.Linear) -> Tensor | None:
+    return layer.trained_bias() if isinstance(layer, QVLinear) else layer.bias
 
 
 def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:

@@ -10,11 +10,11 @@ from .attend import attend
 from .compute import checked_implementation
 from .cosine import CosineScale
 from .linear import (
-    Linear,
     check_heads,
     check_x_qk,
     join_heads,
     linear_of_channels,
+    project,
     qkv_projection,
     split_heads,
 )
@@ -72,7 +72,7 @@ class MultiheadAttention(nn.Module):
         self.qkv = qkv_projection(embed_dims, qkv_bias)
         self.cosine = CosineScale(num_heads) if cosine else None
         self.norm = None if norm_eps is None else nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.proj = Linear(embed_dims, embed_dims)
+        self.proj = nn.Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding = build_relative_encoding(
             rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens, grid_shape=grid_shape)
@@ -126,7 +126,7 @@ class MultiheadAttention(nn.Module):
             qk = linear_of_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
             v = linear_of_channels(self.qkv, x, slice(2 * self.embed_dims, None))
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
-        return split_heads(self.qkv(x), self.num_heads, 3)
+        return split_heads(project(self.qkv, x), self.num_heads, 3)
 
     def _attend_and_project(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                             ) -> Tensor | tuple[Tensor, Tensor]:
@@ -138,7 +138,8 @@ class MultiheadAttention(nn.Module):
                               implementation=self.implementation,
                               dropout_p=self.attn_drop if self.training else 0.0, **options)
         out = join_heads(out)
-        out = self.proj_drop(self.proj(out if self.norm is None else self.norm(out)))
+        out = out if self.norm is None else self.norm(out)
+        out = self.proj_drop(project(self.proj, out))
         return out if weights is None else (out, weights)
 
 

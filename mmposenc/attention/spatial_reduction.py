@@ -19,7 +19,7 @@ from ..functional.masking import (
 )
 from .attend import attend
 from .compute import checked_implementation
-from .linear import Linear, check_heads, join_heads, linear_of_channels, split_heads
+from .linear import check_heads, join_heads, linear_of_channels, project, split_heads
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ class SpatialReductionAttention(nn.Module):
         self.num_prefix_tokens = num_prefix_tokens
         self.attn_drop, self.implementation = attn_drop, checked_implementation(implementation)
         self.ceil_mode = ceil_mode
-        self.q = Linear(embed_dims, embed_dims, bias=qkv_bias)
-        self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
-        self.proj = Linear(embed_dims, embed_dims, bias=proj_bias)
+        self.q = nn.Linear(embed_dims, embed_dims, bias=qkv_bias)
+        self.kv = nn.Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
+        self.proj = nn.Linear(embed_dims, embed_dims, bias=proj_bias)
         self.proj_drop = nn.Dropout(proj_drop)
         if key_cells or sr_ratio > 1:
             self.sr = nn.Conv2d(embed_dims, embed_dims, self.sr_ratio, stride=self.sr_ratio)
@@ -121,14 +121,14 @@ class SpatialReductionAttention(nn.Module):
             return self._attend_image_by_image(x, grid, padding_mask, x_qk)
         reduced = self._reduced_tokens(x, grid, key_grid, padding_mask)
         if x_qk is None:
-            k, v = split_heads(self.kv(reduced), self.num_heads, 2)
+            k, v = split_heads(project(self.kv, reduced), self.num_heads, 2)
         else:
             other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding_mask), self.embed_dims
             k, = split_heads(linear_of_channels(self.kv, other, slice(dims)), self.num_heads)
             v, = split_heads(linear_of_channels(self.kv, reduced, slice(dims, None)),
                              self.num_heads)
         # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
-        q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
+        q, = split_heads(project(self.q, x if x_qk is None else x_qk), self.num_heads)
         key_mask, query_mask = self._key_and_query_masks(padding_mask, key_grid)
         out, weights = attend(
             q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,
@@ -136,7 +136,7 @@ class SpatialReductionAttention(nn.Module):
             need_weights=need_weights,
             implementation=self.implementation,
             dropout_p=self.attn_drop if self.training else 0.0)
-        out = self.proj_drop(self.proj(join_heads(out)))
+        out = self.proj_drop(project(self.proj, join_heads(out)))
         return out if weights is None else (out, weights)
 
     def reduced_key_grid(self, hw_shape: GridLike) -> Grid:

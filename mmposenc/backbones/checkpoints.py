@@ -24,6 +24,7 @@ from ..checkpoint.encoding_names import (
     replaced_slots,
 )
 from ..checkpoint.files import checked_meta, read_checkpoint
+from ..checkpoint.key_biases import join_biases
 from ..checkpoint.mismatch import mismatch_text
 from ..checkpoint.numbers import copy_weights
 from ..checkpoint.recognition import SUPPORTED
@@ -145,7 +146,7 @@ def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
                      ) -> dict[str, Tensor]:
     """The weights of a whole model, in which the weights of drop-ins have the names and sizes of
     this project."""
-    state = dict(state)
+    state = join_biases(state)
     for module_name, module in model.named_modules():
         if getattr(module, 'takes_upstream_names', False):
             convert_part(module, state, f'{module_name}.' if module_name else '', name)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint.eva import rotary_options
+from ..checkpoint.key_biases import MASK, mask_of_keys
 from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.rotary import RotaryEmbedding
 
@@ -58,22 +59,19 @@ def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
 
 def fit_biases_of_keys(backbone: nn.Module, state: Mapping[str, Tensor]
                        ) -> tuple[dict[str, Tensor], list[str]]:
-    """Put the biases of queries, keys and values into the form that a backbone has: one tensor, or
-    a form without those of the keys. Returns the weights, and the names of biases whose part for
-    the keys was left out although it is not zero.
+    """Leave out the biases of the keys where a backbone has none. Returns the weights, and the
+    names of biases whose part for the keys was left out although it is not zero.
 
     Without positions a bias of the keys changes nothing, as it adds the same number to all logits
     of a query. Rotary positions turn it.
     """
     names, fitted, left_out = backbone.state_dict(), dict(state), []
-    for name in state:
-        module, _, part = name.rpartition('.')
-        if part == 'bias' and name not in names and f'{module}.q_bias' in names:
-            query, key, value = fitted.pop(name).chunk(3)
-            fitted |= {f'{module}.q_bias': query, f'{module}.v_bias': value}
-            left_out += [name] * bool(key.any())
-        elif part == 'q_bias' and name not in names and f'{module}.bias' in names and (
-                f'{module}.v_bias' in state):
-            query, value = fitted.pop(name), fitted.pop(f'{module}.v_bias')
-            fitted[f'{module}.bias'] = torch.cat((query, torch.zeros_like(query), value))
-    return fitted, left_out
+    for name in names:
+        bias = name.removesuffix('_mask')
+        if name.endswith(MASK) and name not in state and bias in state:
+            query, key, value = state[bias].chunk(3)
+            fitted |= {bias: torch.cat((query, torch.zeros_like(key), value)),
+                       name: mask_of_keys(query)}
+            left_out += [bias] * bool(key.any())
+    return {name: value for name, value in fitted.items()
+            if not name.endswith(MASK) or name in names}, left_out

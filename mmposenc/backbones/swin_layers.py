@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.linear import Linear
+from ..attention.linear import project
 from ..attention.window import ShiftWindowAttention
 from ..encodings.base import RelativeConfig
 from ..encodings.build import EncodingConfig, listed, resolve
@@ -108,7 +108,7 @@ class PatchMerging(nn.Module):
         super().__init__()
         self.post_norm = post_norm
         self.norm = nn.LayerNorm((2 if post_norm else 4) * embed_dims, eps=norm_eps)
-        self.reduction = Linear(4 * embed_dims, 2 * embed_dims, bias=False)
+        self.reduction = nn.Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """Merge 2 x 2 cells: from (B, H*W, C), zero on padding, to (B, H'*W', 2 C) and the grid
@@ -118,8 +118,8 @@ class PatchMerging(nn.Module):
         cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
         cells = cells.view(x.shape[0], height, 2, width, 2, x.shape[-1]).permute(0, 1, 3, 4, 2, 5)
         joined = cells.reshape(x.shape[0], height * width, 4 * x.shape[-1])
-        out = (self.norm(self.reduction(joined)) if self.post_norm
-               else self.reduction(self.norm(joined)))
+        out = (self.norm(project(self.reduction, joined)) if self.post_norm
+               else project(self.reduction, self.norm(joined)))
         return out, (height, width)
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from torch import Tensor
 
 from . import beit, detr, eomt, eva, mm_vit, pvt, sam, swin, vit, vit_names
 from .back import back_to_timm
 from .files import read_checkpoint, write_checkpoint
+from .key_biases import join_biases
 from .loading import load_checkpoint
 from .recognition import recognise
 from .rules import Converted, Family, Source
@@ -78,9 +80,10 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
     recognised = recognise(state_dict)
     source = source or recognised
     if source is None:
-        return Converted(dict(state_dict))
+        return Converted(join_biases(state_dict))
     try:
-        return SOURCES[source](state_dict)
+        converted = SOURCES[source](state_dict)
+        return replace(converted, state_dict=join_biases(converted.state_dict))
     except ValueError as error:
         if recognised is None or SOURCES[recognised].rules is SOURCES[source].rules:
             raise

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from .encoding_names import GRIDS
+from .key_biases import split_biases
 from .rules import Converted, Family, match_rules, names_text, rules_to_theirs
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
@@ -22,6 +23,7 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
     """
     if not any(name.startswith('backbone.') for name in state_dict):
         state_dict = {f'backbone.{name}': value for name, value in state_dict.items()}
+    state_dict = split_biases(state_dict)
     grids = {name: _GRID for name in state_dict if name.endswith(GRIDS)}
     state_dict = {name: value for name, value in state_dict.items() if name not in grids}
     best: list[str] | None = None

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.linear import Linear
+from ..attention.linear import project
 from ..attention.terms import Term
 from ..attention.vector_terms import Channels
 from ..functional.grids import Grid
@@ -63,11 +63,11 @@ class PaPE(RelativeEncoding):
         self.rotation_invariant = rotation_invariant
         embed_dims, outputs = head_dims * num_heads, num_heads * num_parabolas
         if rotation_invariant:
-            self.a = Linear(embed_dims, num_heads, bias=False)
+            self.a = nn.Linear(embed_dims, num_heads, bias=False)
             self.register_buffer('position_scales', torch.empty(1, num_heads, 1, 1))
         else:
             self.position = nn.Linear(2, outputs, bias=False)
-            self.ab = Linear(embed_dims, 2 * outputs, bias=False)
+            self.ab = nn.Linear(embed_dims, 2 * outputs, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -119,9 +119,9 @@ class PaPE(RelativeEncoding):
         """The functions of the query's token: a before its softplus, and b, each (B, Lq, heads,
         parabolas)."""
         if self.rotation_invariant:
-            a = self.a(tokens)[..., None].expand(-1, -1, -1, 2)
+            a = project(self.a, tokens)[..., None].expand(-1, -1, -1, 2)
             return a, torch.zeros_like(a)
-        a, b = self.ab(tokens).unflatten(-1, (2, self.num_heads, -1)).unbind(-3)
+        a, b = project(self.ab, tokens).unflatten(-1, (2, self.num_heads, -1)).unbind(-3)
         return a, b
 
     def _directions(self, like: Tensor) -> Tensor:

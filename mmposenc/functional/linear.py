@@ -57,8 +57,10 @@ def transposed_product(a: Tensor, b: Tensor) -> Tensor:
 
 def _takes_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether :func:`onednn_product` can compute x W^T + bias, and is faster. Not while a model is
-    compiled, traced or transformed."""
-    if is_compiling() or is_transforming() or torch.jit.is_tracing():
+    compiled, traced, transformed or watched."""
+    # Modes of dispatch, as those that count operations, know torch's own operators alone.
+    if is_compiling() or is_transforming() or torch.jit.is_tracing() or (
+            torch._C._len_torch_dispatch_stack()):
         return False
     given = [x, weight] if bias is None else [x, weight, bias]
     if any(each.device.type != 'cpu' for each in given) or not (

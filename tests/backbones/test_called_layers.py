@@ -15,7 +15,9 @@ from mmposenc.attention import (
     MultiheadAttention,
     ShiftWindowAttention,
 )
-from mmposenc.attention.linear import Linear, QVLinear, linear_of_channels
+from mmposenc.attention.linear import QVLinear, linear_of_channels
+from mmposenc.backbones import ViT, load_pretrained
+from mmposenc.checkpoint.key_biases import split_biases
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
 from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
 from mmposenc.functional.plain_layers import are_plain
@@ -208,10 +210,46 @@ def test_hooks_of_norms_with_padding(norm, call):
     assert sum(seen) == 4 * (5 * 6 + 3 * 4)
 
 
-@pytest.mark.parametrize('layer', [Linear(4, 12), QVLinear(4), Linear(4, 12, bias=False)], ids=str)
+@pytest.mark.parametrize('layer', [
+    nn.Linear(4, 12), QVLinear(4), nn.Linear(4, 12, bias=False)], ids=str)
 def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
     randomize(layer, 1.0)
     x = torch.randn(2, 3, 4)
     for rows in (slice(4), slice(4, 12), slice(8, None)):
         for each in (layer, nn.Sequential(layer)):
             torch.testing.assert_close(linear_of_channels(each, x, rows), layer(x)[..., rows])
+
+
+@pytest.mark.parametrize('hooked', [False, True])
+def test_the_bias_of_keys_is_a_part_of_the_bias_that_stays_zero(hooked):
+    model = ViT(embed_dims=16, num_layers=1, num_heads=2, img_size=32, patch_size=8, qkv_bias='qv',
+                pool='cls', rel_pos_encoding=dict(type='RotaryEmbedding'))
+    layer, x = model.blocks[0].attn.qkv, torch.randn(2, 3, 32, 32)
+    if hooked:
+        layer.register_forward_hook(lambda *_: None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    for _ in range(2):
+        model(x)[0].square().mean().backward()
+        optimizer.step()
+    query, key, value = layer.bias.chunk(3)
+    assert query.all() and not key.any() and value.all() and not layer.bias.grad.chunk(3)[1].any()
+    out, state = model.eval()(x)[0], model.state_dict()
+    torch.testing.assert_close(torch.func.functional_call(model, state, (x,))[0], out)
+    for old in (state, split_biases(state)):  # q_bias and v_bias, as in files of releases
+        for load in (ViT.load_state_dict, load_pretrained):
+            model.init_weights()
+            load(model, old)
+            torch.testing.assert_close(model(x)[0], out)
+    plain = model.blocks[0].attn.qkv = nn.Linear(16, 48)
+    plain.weight, plain.bias = layer.weight, layer.bias  # as tools swap layers
+    torch.testing.assert_close(model(x)[0], out)
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_tools_that_go_by_the_type_of_a_layer_see_all(name):
+    model = BUILD[name]().eval()
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    assert not any(isinstance(each, nn.Linear) for each in quantized.modules())
+    x = images()
+    for out, near in zip(model(x), quantized(x), strict=True):
+        assert 0 < (near - out).abs().max() < 0.1 * out.abs().max()

@@ -4,6 +4,7 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from mmposenc.functional import linear as module
 from mmposenc.functional.linear import linear
@@ -156,3 +157,10 @@ def test_attention_by_onednn_equals_the_definition(onednn, monkeypatch):
                 found = results(encoding, inputs, (4, 6), None, implementation='chunked')
             torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
         assert len(onednn) > before
+
+
+def test_operations_are_counted(onednn):
+    x, weight, bias = make((2, 7, 8), 3)
+    with FlopCounterMode(display=False) as mode:
+        linear(x, weight, bias).sum().backward()
+    assert mode.get_total_flops() == 3 * 2 * 14 * 8 * 3 and not onednn

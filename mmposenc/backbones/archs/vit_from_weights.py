@@ -92,7 +92,7 @@ def _options_shown_by_weights(state: State) -> ConfigType:
     if fc2 is not None:
         facts['mlp_hidden_dims'] = fc2.shape[1]
     facts |= dict(
-        qkv_bias='qv' if has('blocks.0.attn.qkv.q_bias') else has('blocks.0.attn.qkv.bias'),
+        qkv_bias='qv' if has('blocks.0.attn.qkv.bias_mask') else has('blocks.0.attn.qkv.bias'),
         attn_norm=has('blocks.0.attn.norm.weight'), mlp_norm=has('blocks.0.mlp.norm.weight'),
         rel_pos_sharing='all' if any(name.startswith('backbone.rel_pos_encoding.')
                                      for name in state) else 'layer')

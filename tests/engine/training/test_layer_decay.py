@@ -94,7 +94,7 @@ def test_swin_v2():
     model = model_of(BUILD['swin'](arch='v2-tiny'))
     found = groups(model, OURS, layer_decay_rate=0.5)
     free = [name for name, (_, decay) in found.items() if decay == 0]
-    for part in ('cosine.logit_scale', 'rel_pos_encoding.cpb_mlp.0.weight', 'qkv.q_bias'):
+    for part in ('cosine.logit_scale', 'rel_pos_encoding.cpb_mlp.0.weight', 'qkv.bias'):
         assert f'backbone.stages.1.blocks.0.attn.w_msa.{part}' in free
         assert found[f'backbone.stages.1.blocks.0.attn.w_msa.{part}'][0] == 2.5e-3
     assert found['backbone.stages.1.blocks.1.attn.w_msa.qkv.weight'] == (5e-3, 0.1)
