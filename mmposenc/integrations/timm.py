@@ -4,9 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
 
 try:
@@ -15,7 +13,8 @@ try:
     from timm.models.swin_transformer_v2 import SwinTransformerV2Stage
     from timm.models.vision_transformer import VisionTransformer
 
-    from .timm_attention import CALL, ENCODED, drop_own_bias, grid_of_call
+    from .timm_attention import ENCODED, drop_own_bias
+    from .timm_grids import grid_of_call, pass_grid, register_grid_hooks
 except ImportError as error:
     raise ImportError(f'mmposenc.integrations.timm needs timm (1.0.31 or a compatible release) and '
                       f'torchvision: pip install -U timm ({error})') from error
@@ -26,13 +25,8 @@ from ..encodings.base import RelativeConfig, relative_tables
 from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
-from ..functional.tracing import is_compiling, is_transforming
 
 _Model = TypeVar('_Model', bound=nn.Module)
-#: The grid of the tokens in a block of memory. A block that is computed again in the backward pass
-#: gets the same memory, maybe as another tensor and in another thread, after the model has seen
-#: other images.
-_GRIDS: WeakKeyDictionary[torch.UntypedStorage, tuple[int, int] | None] = WeakKeyDictionary()
 
 
 def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
@@ -85,7 +79,7 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
         if drop_rel_pos and stages:
             drop_own_bias(attention)
     for stack in plain:
-        _register_grid_hooks(stack)
+        register_grid_hooks(stack)
         stack.pos_embed = None if drop_pos_embed else stack.pos_embed
         if drop_rel_pos:
             stack.rope = None
@@ -200,36 +194,6 @@ def _encode_attention(model: nn.Module, stacks: Sequence[Any],
         raise
 
 
-def _register_grid_hooks(model: Any) -> None:
-    model.patch_embed.register_forward_pre_hook(_note_grid)
-    for block in model.blocks:
-        block.register_forward_pre_hook(_take_grid)
-        block.register_forward_hook(_pass_grid)
-
-
-def _note_grid(patch_embed: nn.Module, args: tuple[Tensor, ...]) -> None:
-    CALL.grid = tuple(patch_embed.dynamic_feat_size(tuple(args[0].shape[-2:])))
-    CALL.embedded = CALL.grid
-
-
-def _take_grid(block: nn.Module, args: tuple[Tensor, ...]) -> None:
-    """Set the grid for a block: for the first block that of the embedded images, for the others,
-    and in the backward pass, the one stored for the memory of their tokens."""
-    # A model that is compiled or transformed has one call at a time, so nothing is stored.
-    if is_compiling() or is_transforming():
-        return
-    memory, grid = args[0].untyped_storage(), CALL.embedded
-    CALL.embedded = None
-    if grid is None or torch._C._current_graph_task_id() != -1:
-        grid = _GRIDS.get(memory)
-    _GRIDS[memory] = CALL.grid = grid
-
-
-def _pass_grid(block: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
-    if not (is_compiling() or is_transforming()):
-        _GRIDS[out.untyped_storage()] = CALL.grid
-
-
 def _install_hooks(stack: Any, placed: PlacedEncodings) -> None:
     """Apply encodings in hooks of the blocks, so that they run no matter which code calls the
     blocks."""
@@ -242,7 +206,7 @@ def _install_hooks(stack: Any, placed: PlacedEncodings) -> None:
         if placed.encodings(index):
             block.register_forward_hook(partial(_after, encode, index))
             if plain:
-                block.register_forward_hook(_pass_grid)
+                block.register_forward_hook(pass_grid)
     if placed.encodings(-1):
         first = getattr(stack, 'norm_pre', stack.blocks[0])
         first.register_forward_pre_hook(partial(_before, encode))

@@ -1,7 +1,6 @@
 """timm's attentions with a relative encoding: the same parameters, computed by :func:`attend`."""
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import torch
@@ -14,32 +13,7 @@ from torch import Tensor
 from ..attention.attend import attend
 from ..attention.cosine import scaled_cosines
 from ..encodings.base import RelativeEncoding
-
-
-class _CallGrids(threading.local):
-    """The grid of the images in each thread's current call, because timm's blocks get only tokens.
-
-    grid: of the tokens that are computed. embedded: of images that no block has seen yet.
-    """
-
-    grid: tuple[int, int] | None = None
-    embedded: tuple[int, int] | None = None
-
-
-CALL = _CallGrids()
-
-
-def grid_of_call() -> tuple[int, int]:
-    """The grid of the images of the current call.
-
-    Raises:
-        ValueError: this thread has not called a model on images.
-    """
-    grid = CALL.grid
-    if grid is None:
-        raise ValueError('the grid of the tokens is not known yet: call the whole model on '
-                         'images, not a single block')
-    return grid
+from .timm_grids import grid_of_call
 
 
 class Encoded:

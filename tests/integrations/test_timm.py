@@ -322,3 +322,59 @@ def test_a_block_cannot_be_called_alone():
     model = add_encoding(build(VIT_TINY), rel_pos_encoding=IRPE)
     with pytest.raises(ValueError, match='call the whole model'):
         model.blocks[0](torch.zeros(1, 17, 32))
+
+
+def between_blocks(model, change):
+    """Other code between two blocks, which makes new tensors of the tokens."""
+    if change == 'compiled':
+        model.blocks[0] = torch.compile(model.blocks[0], backend='eager')
+    elif change == 'cast':
+        for block in model.blocks:
+            block.register_forward_pre_hook(lambda _, args: (args[0] * 1, *args[1:]), prepend=True)
+    else:
+        model.blocks[1].register_forward_hook(lambda _, args, out: out * 1)
+
+
+@pytest.mark.parametrize('change', ['hook', 'cast', 'compiled'])
+@pytest.mark.parametrize('name', [VIT_TINY, 'eva02_tiny_patch14_224'])
+def test_other_code_between_blocks(name, change):
+    model = add_encoding(build(name, dynamic_img_size=True), PEG_AT_ZERO, IRPE)
+    other = copy.deepcopy(model)
+    between_blocks(other, change)
+    for x in (images(24, 48), images(48, 24), images(24, 48)):
+        torch.testing.assert_close(other(x), model(x))
+
+
+@pytest.mark.parametrize('both', [False, True])
+def test_tokens_that_are_moved_away_and_computed_again(both):
+    """Where two graphs are alive whose grids have as many cells, the memory alone tells them."""
+    plain = add_encoding(build(VIT_TINY, dynamic_img_size=True), rel_pos_encoding=IRPE).train()
+    model = copy.deepcopy(plain)
+    model.set_grad_checkpointing(True)
+    first, second = images(24, 56), images(56, 24)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, lambda tensor: tensor):
+        losses = [model(first).sum()]
+        losses = [*losses[:both], model(second).sum()]
+    if both:
+        with pytest.raises(ValueError, match='21 tokens is not known: .* 3 x 7 or 7 x 3 patches'):
+            sum(losses).backward()
+        return
+    losses[0].backward()
+    plain(second).sum().backward()
+    for got, expected in zip(model.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, expected.grad)
+
+
+@pytest.mark.parametrize('changed', [False, True])
+def test_another_image_is_embedded_before_the_blocks_run(changed):
+    model = add_encoding(build(VIT_TINY, dynamic_img_size=True), rel_pos_encoding=IRPE)
+    tokens = [model._pos_embed(model.patch_embed(x)) for x in (images(24, 48), images(48, 24))]
+    for x, embedded in zip((images(24, 48), images(48, 24)), tokens, strict=True):
+        model.patch_embed(x.mT)
+        run = torch.nn.Sequential(*model.blocks)
+        if changed:
+            with pytest.raises(ValueError, match='may be of images of 3 x 6 or 6 x 3 patches'):
+                run[1:](run[0](embedded) * 1)
+        else:
+            out = model.forward_head(model.norm(run(embedded)))
+            torch.testing.assert_close(out, model(x))
