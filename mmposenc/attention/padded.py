@@ -73,7 +73,7 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
 
     Raises:
         ValueError: in an export; for videos; if keys have another grid and there is no mask of the
-            queries; if valid cells are not a rectangle at the top left.
+            queries, or there are regions; if valid cells are not a rectangle at the top left.
     """
     name, grids = type(encoding).__name__, problem.grids
     if is_compiling():
@@ -88,6 +88,9 @@ def attend_on_own_extents(problem: Problem, encoding: RelativeEncoding, key_mask
     if query_mask is None and grids[0] != grids[1]:
         raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
                          f'with keys on another grid a mask of the queries is required')
+    if problem.regions is not None and grids[0] != grids[1]:
+        raise ValueError(f'regions with k_grid={grids[1].shape} other than q_grid={grids[0].shape}:'
+                         f' {name} depends on the size of each image; leave the masks out')
     masks = ((key_mask, grids[1]),) if query_mask is None else (
         (query_mask, grids[0]), (key_mask, grids[1]))
     valid = _extents_in_masks(masks, prefix)

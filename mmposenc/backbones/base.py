@@ -142,7 +142,7 @@ class Backbone(BaseModule):
         last = sum(blocks) + 1
         if not param_name.startswith(prefix):
             return last, last + 1
-        name = param_name[len(prefix):]
+        name = param_name[len(prefix):].replace('_orig_mod.', '')  # of compiled parts
         stage = _STAGE.match(name)
         index, rest = (int(stage[1]), name[stage.end():]) if stage else (0, name)
         first = sum(blocks[:index])

@@ -14,7 +14,7 @@ from ..encodings.checks import check_at_least
 from ..functional.convolutions import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import read_extents, tokens_to_map
-from ..functional.tracing import is_exporting
+from ..functional.tracing import is_exporting, is_transforming
 from .archs import takes_arch
 from .layers import LayerNorm2d
 from .vit import ViT
@@ -31,7 +31,8 @@ class EoMT(ViT):
     The queries are prefix tokens. Before each query block a mask is predicted, and a query attends
     only to the patches inside its own (masked attention), with the probabilities of
     ``predictor.mask_probs``. ``MaskAnnealingHook`` lowers them from 1 to 0 in training. At 0,
-    evaluation needs no mask and only the last prediction.
+    evaluation needs no mask and only the last prediction. Evaluation draws no random numbers: it
+    takes probabilities as 1 from 0.5 on, and as 0 below.
 
     Args:
         arch: as in :class:`ViT`.
@@ -49,7 +50,8 @@ class EoMT(ViT):
             attend in windows; ``out_indices``, ``neck_channels`` or ``ceil_mode=False`` are
             given.
 
-    Differences from the releases: images of any size, whose padding may be masked; each block has
+    Differences from the releases: images of any size, whose padding may be masked; evaluation in
+    the course of a training, where they draw random numbers; each block has
     its own mask in evaluation too, where transformers keeps that of the block before for a block of
     probability 0.
     """
@@ -94,7 +96,10 @@ class EoMT(ViT):
         reset_layers(self.predictor)
 
     def _num_prefix(self, block: int) -> int:
-        return super()._num_prefix(block) + (self.num_queries if block in self.query_blocks else 0)
+        return super()._num_prefix(block) + self._num_queries(block)
+
+    def _num_queries(self, block: int) -> int:
+        return self.num_queries if block in self.query_blocks else 0
 
     def forward(self, x: Tensor, img_shapes: ImgShapes | None = None  # type: ignore[override]
                 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -128,7 +133,7 @@ class EoMT(ViT):
                 tokens = torch.cat((queries, tokens), dim=1)
             if position in self.query_blocks:
                 prob = probs[position - self.query_blocks.start]
-                if self.training or prob > 0:
+                if self.training or is_transforming() or prob > 0:
                     predictions.append(self._predict(tokens, hw_shape, mask))
                     attn_mask = self._attn_mask(predictions[-1][1], tokens, hw_shape, prob)
             tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask,
@@ -144,20 +149,21 @@ class EoMT(ViT):
         cells = normed[:, self._num_prefix(self.query_blocks.start):].contiguous()
         return self.predictor(normed[:, :self.num_queries], tokens_to_map(cells, hw_shape), mask)
 
-    def _attn_mask(self, masks: Tensor, tokens: Tensor, hw_shape: tuple[int, int], prob: float
-                   ) -> Tensor | None:
+    def _attn_mask(self, masks: Tensor, tokens: Tensor, hw_shape: tuple[int, int],
+                   prob: float | Tensor) -> Tensor | None:
         """Which pairs of tokens (B, 1, L, L) may attend: all, except a query and a patch outside of
         the query's mask. With the probability 1 - ``prob`` a query may attend to all patches."""
-        if prob <= 0:
+        if not isinstance(prob, Tensor) and prob <= 0:
             return None
         inside = F.interpolate(masks.detach(), hw_shape, mode='bilinear').flatten(2) > 0
-        if prob < 1:
-            is_open = torch.rand(*inside.shape[:2], device=inside.device) > prob
-            inside = inside | is_open[..., None]
-        batch, count = tokens.shape[:2]
-        pairs = torch.ones(batch, count, count, dtype=torch.bool, device=tokens.device)
-        pairs[:, :self.num_queries, self._num_prefix(self.query_blocks.start):] = inside
-        return pairs[:, None]
+        if isinstance(prob, Tensor) or prob < 1:
+            shape = inside.shape[:2] if self.training else (1, 1)
+            is_open = torch.rand(shape, device=inside.device) if self.training else 0.5
+            inside = inside | (is_open > torch.as_tensor(prob, device=inside.device).expand(
+                shape))[..., None]
+        others = tokens.shape[1] - self.num_queries
+        return F.pad(inside, (self._num_prefix(self.query_blocks.start), 0, 0, others),
+                     value=True)[:, None]
 
     def _masks_of_batch(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]
                         ) -> Tensor:
@@ -213,14 +219,17 @@ class ClassAndMaskHead(nn.Module):
         self.upscale = nn.ModuleList(Upscale(embed_dims) for _ in range(num_upscales))
         self.register_buffer('mask_probs', torch.ones(query_blocks))
 
-    def probabilities(self) -> list[float]:
-        """The probabilities ``mask_probs`` as Python numbers. An exported program has no masked
-        attention, because its graph is the same for all of them."""
+    def probabilities(self) -> list[float] | list[Tensor]:
+        """The probabilities ``mask_probs`` as Python numbers, in evaluation 0 or 1. An exported
+        program has no masked attention, because its graph is the same for all of them."""
         if is_exporting():
             return [0.0] * len(self.mask_probs)
         if self.mask_probs.is_meta:
             return [1.0] * len(self.mask_probs)
-        return self.mask_probs.tolist()
+        if is_transforming():  # Models of an ensemble may have different ones.
+            return list(self.mask_probs)
+        probs: list[float] = self.mask_probs.tolist()
+        return probs if self.training else [float(prob >= 0.5) for prob in probs]
 
     def forward(self, queries: Tensor, cells: Tensor, padding_mask: Tensor | None = None
                 ) -> tuple[Tensor, Tensor]:

@@ -204,7 +204,7 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
 
 def block_windows(block: Any, hw_shape: Any) -> WindowLayout | None:
     """The windows of a grid, computed outside of compiled code. None for global attention."""
-    if not isinstance(block.attn, PlainWindowAttention):
+    if not isinstance(getattr(block, 'attn', None), PlainWindowAttention):
         return None
     return block.attn.layout(hw_shape)
 

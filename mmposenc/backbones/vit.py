@@ -218,7 +218,7 @@ class ViT(Backbone):
         x, mask = mask_images(x, shapes, self.patch_size)
         tokens, hw_shape = self._tokens_and_grid(x)
         outs = []
-        for position in range(-1, self._last + 1):
+        for position in range(-1, min(self._last + 1, len(self.blocks))):
             tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
@@ -239,6 +239,10 @@ class ViT(Backbone):
         """
         return self.num_prefix_tokens * (1 if block < 0 else self._copies)
 
+    def _num_queries(self, block: int) -> int:
+        """How many of these tokens are learned queries, which come first."""
+        return 0
+
     def _run_block_and_encodings(self, index: int, tokens: Tensor, hw_shape: tuple[int, int],
                                  mask: Tensor | None, attn_mask: Tensor | None = None
                                  ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
@@ -248,7 +252,7 @@ class ViT(Backbone):
             tokens = self._run_block(index, tokens, hw_shape, mask, attn_mask)
         tokens, hw_shape, mask = self.pos_encodings(
             tokens, hw_shape, index, num_prefix_tokens=self._num_prefix(index),
-            padding_mask=mask)
+            padding_mask=mask, num_queries=self._num_queries(index))
         if index < 0:
             tokens = self._with_prefix_for_each_window(self.norm_pre(tokens))
         return tokens, hw_shape, mask
@@ -307,8 +311,11 @@ class ViT(Backbone):
         """Run block ``index``."""
         prefix = self._num_prefix(index)
         x_qk = self.pos_encodings.query_key_tokens(
-            tokens, hw_shape, index - 1, num_prefix_tokens=prefix, padding_mask=mask)
+            tokens, hw_shape, index - 1, num_prefix_tokens=prefix, padding_mask=mask,
+            num_queries=self._num_queries(index))
         block = self.blocks[index]
+        if isinstance(block, nn.Identity):  # A block that was taken out.
+            return tokens
         # The mask and the windows are computed outside of compiled code. It would lose the stored
         # image sizes, and would take very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)

@@ -68,4 +68,6 @@ class KERPLE(OffsetBiasEncoding):
         r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]
         if self.method == 'log':
             return -r1 * (r2.exp() * distance).log1p()
-        return -r1 * distance ** (2 * r2.sigmoid())
+        # A power has no second derivative at 0, where the kernel is 0 for every exponent.
+        power = torch.where(distance > 0, distance, 1.0) ** (2 * r2.sigmoid())
+        return -r1 * torch.where(distance > 0, power, 0.0)

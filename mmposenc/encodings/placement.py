@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..config_types import ConfigType
+from ..functional.masking import join_prefix, split_prefix
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
 
@@ -99,8 +100,8 @@ class PlacedEncodings(nn.Module):
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
-                num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+                num_prefix_tokens: int = 0, padding_mask: Tensor | None = None,
+                num_queries: int = 0) -> tuple[Tensor, tuple[int, int], Tensor | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Args:
@@ -108,6 +109,8 @@ class PlacedEncodings(nn.Module):
             hw_shape: their grid (H, W).
             position: after which block; -1: before the first.
             num_prefix_tokens, padding_mask: as in :class:`TokenEncoding`.
+            num_queries: how many of the prefix tokens, the first, are learned queries. They have no
+                positions, and encodings do not get them.
 
         Returns:
             Tokens, their grid and their padding mask; the last two change only if an encoding
@@ -115,8 +118,8 @@ class PlacedEncodings(nn.Module):
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
-                x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
-                             padding_mask=padding_mask)
+                x = _without_queries(encoding, num_queries, x, hw_shape, num_prefix_tokens,
+                                     padding_mask)
                 padding_mask = encoding.out_padding_mask(padding_mask)
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return x, hw_shape, padding_mask
@@ -131,15 +134,23 @@ class PlacedEncodings(nn.Module):
         return hw_shape
 
     def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
-                         num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
-                         ) -> Tensor | None:
+                         num_prefix_tokens: int = 0, padding_mask: Tensor | None = None,
+                         num_queries: int = 0) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
         is its input. Arguments are those of :meth:`forward`."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
-            x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
-                         padding_mask=padding_mask)
+            x = _without_queries(encoding, num_queries, x, hw_shape, num_prefix_tokens,
+                                 padding_mask)
         return x if encodings else None
+
+
+def _without_queries(encoding: TokenEncoding, num_queries: int, x: Tensor,
+                     hw_shape: tuple[int, int], num_prefix_tokens: int,
+                     padding_mask: Tensor | None) -> Tensor:
+    queries, x = split_prefix(x, num_queries)
+    return join_prefix(queries, encoding(
+        x, hw_shape, num_prefix_tokens=num_prefix_tokens - num_queries, padding_mask=padding_mask))
 
 
 def split_between_and_inside(pos_encoding: EncodingConfigs, positions: Positions

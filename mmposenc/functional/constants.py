@@ -22,12 +22,14 @@ class Constants(nn.Module):
 
     def register_constants(self, device: torch.device | None = None,
                            dtype: torch.dtype | None = None) -> None:
-        """Create the buffers; by default on the default device and in float32."""
+        """Create the buffers; by default on the default device and in the default dtype, at least
+        float32."""
+        dtype = dtype or torch.promote_types(torch.get_default_dtype(), torch.float32)
         # A model that is built in inference mode may be trained later.
         with torch.inference_mode(False):
             for name, numbers in self.constants().items():
                 self.register_buffer(name, torch.tensor(
-                    numbers, dtype=dtype or torch.float32, device=device), persistent=False)
+                    numbers, dtype=dtype, device=device), persistent=False)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]

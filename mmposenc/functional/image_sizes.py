@@ -67,6 +67,8 @@ def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
         if shapes.shape != (batch.shape[0], 2):
             raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
                              f'({batch.shape[0]}, 2) is required, height and width of each image')
+        if may_branch_on(shapes):
+            checked_img_shapes(batch, shapes.tolist())
         return shapes
     # The one size, perhaps of symbols, is that of all images.
     if is_exporting() and len(shapes) == 1:
@@ -106,7 +108,7 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
         images have one size. A cell is padding when its first pixel is. With a tensor of sizes
         there always is a mask, and nothing is cut.
     """
-    if shapes is None:
+    if shapes is None or not (isinstance(shapes, Tensor) or shapes):
         return x, None
     # The sizes are a tensor, whose numbers must not be read (for export).
     if isinstance(shapes, Tensor):

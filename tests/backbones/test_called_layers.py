@@ -253,3 +253,23 @@ def test_tools_that_go_by_the_type_of_a_layer_see_all(name):
     x = images()
     for out, near in zip(model(x), quantized(x), strict=True):
         assert 0 < (near - out).abs().max() < 0.1 * out.abs().max()
+
+
+@pytest.mark.parametrize('change', ['identity', 'cut', 'compiled'])
+def test_blocks_that_are_taken_out_and_compiled_encodings(change):
+    model = BUILD['vit'](out_indices=None, pool='gap', final_norm=True,
+                         pos_encoding=dict(type='LearnedPositionEmbedding')).eval()
+    less = copy.deepcopy(model)
+    for parameter in (*less.blocks[3].attn.proj.parameters(), *less.blocks[3].mlp.fc2.parameters()):
+        torch.nn.init.zeros_(parameter)
+    expected = less(images())[0]
+    if change == 'compiled':
+        model.pos_encodings = torch.compile(model.pos_encodings, backend='eager')
+        names = [name for name, _ in model.named_parameters() if '_orig_mod' in name]
+        assert names and all(model.get_layer_depth(name, '')[0] == 0 for name in names)
+        return
+    if change == 'cut':
+        model.blocks = model.blocks[:3]
+    else:
+        model.blocks[3] = nn.Identity()
+    torch.testing.assert_close(model(images())[0], expected)

@@ -20,7 +20,8 @@ PROBS = dict(masked=[1.0, 1.0], mixed=[0.25, 0.75], plain=[0.0, 0.0])
 def test_equal_to_the_releases(stem, case):
     options, release = RELEASES[stem]
     params, arrays = load_golden(stem.partition('/')[0])
-    model = EoMT(**SIZES, **options).eval()
+    # Evaluation draws no random numbers here.
+    model = EoMT(**SIZES, **options).train(case == 'mixed')
     load_pretrained(model, params)
     model.predictor.mask_probs.copy_(torch.tensor(PROBS[case]))
     torch.manual_seed(3)  # which queries attend to all patches
@@ -40,6 +41,42 @@ def tiny(**options):
 def images(*shape):
     torch.manual_seed(1)
     return torch.randn(*shape, dtype=torch.float64)
+
+
+def test_evaluation_draws_no_random_numbers():
+    """In the course of a training, and of averages of buffers after it."""
+    model, x = tiny().eval(), images(1, 3, 32, 32)
+    found = []
+    for probs in ((0.6, 1e-4), (1.0, 0.0)):
+        model.predictor.mask_probs.copy_(torch.tensor(probs))
+        found += [model(x), model(x)]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('apply_to, positions', [('qkv', 'every'), ('qkv', (-1, 1)), ('qk', (0,))])
+def test_rows_of_class_tokens_are_not_those_of_queries(apply_to, positions):
+    model, seen = tiny(pos_encoding=dict(
+        TABLE, apply_to=apply_to, num_prefix_embeds=1), positions=positions), []
+    for position in range(-1, 3):
+        for encoding in model.pos_encodings.encodings(position):
+            torch.nn.init.zeros_(encoding.pos_embed)
+            encoding.pos_embed.data[:, 0] = 1
+            encoding.register_forward_hook(lambda _, args, out: seen.append(
+                (out - args[0]).abs().amax((0, 2)).nonzero().flatten().tolist()))
+    model(images(1, 3, 32, 32))
+    assert seen and all(tokens == [0] for tokens in seen)  # of the class token and registers
+
+
+def test_an_ensemble_and_images_by_vmap():
+    models, x = [tiny().eval(), tiny().eval()], images(2, 3, 32, 32)
+    torch.nn.init.normal_(models[1].query.weight)
+    state = torch.func.stack_module_state(models)
+    out = torch.func.vmap(lambda *each: torch.func.functional_call(models[0], each, (x,)))(*state)
+    for index, model in enumerate(models):
+        torch.testing.assert_close(out[1][-1][index], model(x)[1][-1])
+    out = torch.func.vmap(lambda image: models[0](image[None]))(x)
+    torch.testing.assert_close(out[0][-1][:, 0], models[0](x)[0][-1])
 
 
 ENCODINGS = {

@@ -45,6 +45,12 @@ def test_hieras_windows(windows):
                                ours.pos_embed_win[0, :, 0, 0])
 
 
+def test_a_grid_of_one_side_of_the_table_is_resized_to_a_square_too():
+    embedding = LearnedPositionEmbedding(3, (4, 4), keep_aspect=True)
+    square = embedding(torch.zeros(1, 36, 3), (6, 6)).unflatten(1, (6, 6))[:, :4].flatten(1, 2)
+    torch.testing.assert_close(embedding(torch.zeros(1, 24, 3), (4, 6)), square)
+
+
 def test_dropout_drops_while_training_only():
     embedding = LearnedPositionEmbedding(4, (8, 8), drop=0.5)
     x = torch.ones(1, 64, 4)

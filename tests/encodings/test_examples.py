@@ -108,6 +108,32 @@ def test_relative_encodings_change_attention(name, grids, prefix):
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, key
 
 
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_second_derivatives_are_those_of_differences(name):
+    """The second derivatives of weights and tokens times a direction."""
+    encoding = examples.relative(name, (2, 3), num_prefix_tokens=1).double()
+    inputs = random_inputs(encoding, (2, 3), None, batch=1)
+    variables = [*(x.requires_grad_() for x in inputs), *encoding.parameters()]
+    along = [torch.randn_like(x) for x in variables]
+
+    def gradients(**options):
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            out = attend(*inputs, encoding, (2, 3), implementation='reference')[0]
+        return torch.autograd.grad(out.cos().sum(), variables, **options)
+
+    found = torch.autograd.grad(gradients(create_graph=True), variables, along, allow_unused=True)
+    steps = []
+    for sign in (1, -2):
+        with torch.no_grad():
+            for x, direction in zip(variables, along, strict=True):
+                x.add_(direction, alpha=sign * 1e-5)
+        steps.append(gradients())
+    for value, after, before in zip(found, *steps, strict=True):
+        expected = (after - before) / 2e-5
+        torch.testing.assert_close(torch.zeros_like(expected) if value is None else value,
+                                   expected, rtol=1e-4, atol=1e-4 * (1 + expected.abs().max()))
+
+
 GRID, PREFIX, DIMS = (4, 5), 2, 16
 
 

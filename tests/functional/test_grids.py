@@ -76,7 +76,8 @@ def test_sizes_are_checked():
     assert get_img_shapes(batch, None, False) is None
     assert get_img_shapes(batch, [(1, 1), (2, 2)], True) == [(1, 1), (2, 2)]
     for wrong in ([(8, 8)], [(9, 8), (8, 8)], [(8, 8), (8, 9)], [(0, 8), (8, 8)],
-                  [(8, 0), (8, 8)], (8, 8), torch.ones(3, 2, dtype=torch.long)):
+                  [(8, 0), (8, 8)], (8, 8), torch.ones(3, 2, dtype=torch.long),
+                  torch.tensor([(9, 8), (8, 8)]), torch.tensor([(8, 8), (-1, 8)])):
         with pytest.raises(ValueError, match='img_shapes(=| has shape)'):
             get_img_shapes(batch, wrong, True)
     with pytest.raises(ValueError, match='mask_padding=False; set mask_padding=True'):

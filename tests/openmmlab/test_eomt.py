@@ -186,19 +186,35 @@ def test_a_segmentor_is_exported():
         torch.testing.assert_close(program(x), raw(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize('total, starts', [
+    (88692, (14782, 29564, 44346, 59128)), (88692, (14782, 36955, 59128)),
+    (39120, (6520, 11410, 16300, 21190, 26080))])
+def test_masks_are_annealed_as_in_the_releases_configs(total, starts):
+    hook = MaskAnnealingHook()
+    exact = MaskAnnealingHook(starts=starts, ends=[start + total // 6 for start in starts])
+    for iteration in range(0, total, 997):
+        torch.testing.assert_close(*(each.probabilities(iteration, total, len(starts))
+                                     for each in (hook, exact)), atol=1e-3, rtol=0)
+
+
 def test_masks_are_annealed():
     """Each block in its part of the training, polynomially; a resumed training goes on there."""
     model = build('mmseg')
     runner, hook = SimpleNamespace(model=model, iter=25, max_iters=100), MaskAnnealingHook()
     probs = model.backbone.predictor.mask_probs
     hook.before_train(runner)
-    assert probs.tolist() == [1.0, 1.0]
-    for iteration, expected in ((29, [0.8 ** 0.9, 1.0]), (69, [0.0, 0.2 ** 0.9]), (99, [0.0] * 2)):
+    torch.testing.assert_close(probs, torch.tensor([0.5 ** 0.9, 1.0]))
+    for iteration, expected in ((29, [0.2 ** 0.9, 1.0]), (69, [0.0, 0.8 ** 0.9]), (99, [0.0] * 2)):
         runner.iter = iteration
         hook.after_train_iter(runner, 0)
         torch.testing.assert_close(probs, torch.tensor(expected))
-    hook, runner.iter = MaskAnnealingHook(power=1.0), 60
+    hook, runner.iter = MaskAnnealingHook(power=1.0, starts=(0, 50), ends=(30, 75)), 60
     hook.before_train(runner)
     torch.testing.assert_close(probs, torch.tensor([0.0, 0.6]))
+    with pytest.raises(ValueError, match=r'starts=\(0,\) are not those of query_blocks=2'):
+        MaskAnnealingHook(starts=(0,), ends=(1,)).before_train(runner)
+    for wrong in (dict(starts=[1]), dict(starts=[1, 2], ends=[3]), dict(starts=[3], ends=[3])):
+        with pytest.raises(ValueError, match='starts=.* one iteration for each query block'):
+            MaskAnnealingHook(**wrong)
     with pytest.raises(ValueError, match='no mmposenc.EoMT'):
         hook.before_train(SimpleNamespace(model=torch.nn.Linear(1, 1)))

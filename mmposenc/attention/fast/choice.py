@@ -56,7 +56,10 @@ def fastest_implementation(problem: Problem) -> str:
     if not (problem.terms or only_in_chunks):
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
     if (logits_bytes(problem) <= definition_bytes(problem.q.device)
-            or not all(has_writer(term) for term in problem.terms)):
+            or not all(has_writer(term) for term in problem.terms)
+            # Keys that heads share, and values of other channels.
+            or len({each.shape[1] for each in (problem.q, problem.k, problem.v)}) > 1
+            or problem.q.shape[3] != problem.v.shape[3]):
         return 'reference'
     if (on_gpu or only_in_chunks or is_trained(problem) or problem.q.dtype == torch.bfloat16
             or not all(fits_attn_mask(term) for term in problem.terms)):

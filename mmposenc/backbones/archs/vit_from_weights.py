@@ -70,7 +70,11 @@ def _options_shown_by_weights(state: State) -> ConfigType:
     def sides(height: int, width: int) -> int | tuple[int, int]:
         return height if height == width else (height, width)
 
-    dims, _, rows, cols = state['backbone.patch_embed.projection.weight'].shape
+    kernel = state['backbone.patch_embed.projection.weight']
+    if kernel.dim() != 4:
+        raise ValueError(f'the projection of patches has shape {tuple(kernel.shape)}; one for '
+                         'images, (channels, 3, rows, columns), is required')
+    dims, _, rows, cols = kernel.shape
     blocks = {match[1] for name in state if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))}
     registers, fc2 = (state.get(f'backbone.{name}') for name in (
         'register_tokens', 'blocks.0.mlp.fc2.weight'))

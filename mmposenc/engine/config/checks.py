@@ -12,6 +12,7 @@ from mmengine.logging import print_log
 from mmposenc.backbones.modules import is_pretrained
 from mmposenc.config_types import ReadOnlyConfig
 
+from .arguments import model_class
 from .config import LIVE_KEYS
 from .nodes import (
     class_folders,
@@ -28,10 +29,6 @@ from .nodes import (
 
 #: Numbers that must be at least 1: a training of fewer steps would end without an error.
 _COUNTS = ('train_cfg.max_epochs', 'train_cfg.max_iters', 'train_cfg.val_interval')
-
-#: mmdet's heads with object queries, which take the best ``max_per_img`` of all predictions.
-_QUERY_HEADS = ('DETRHead', 'ConditionalDETRHead', 'DABDETRHead', 'DeformableDETRHead', 'DINOHead',
-                'DDQDETRHead')
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -199,7 +196,7 @@ def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def check_enough_queries(cfg: Config) -> None:
-    """Check that a DETR predicts as many objects as its test asks for.
+    """Check that a DETR or a Mask2Former predicts as many objects as its test asks for.
 
     Otherwise it would stop at the first image of the first validation.
 
@@ -209,17 +206,31 @@ def check_enough_queries(cfg: Config) -> None:
     Raises:
         ValueError: names both numbers, with their config keys.
     """
-    head, test_cfg = cfg.model.get('bbox_head') or {}, cfg.model.get('test_cfg')
-    if not isinstance(head, dict) or type_without_library(head) not in _QUERY_HEADS:
-        return
-    loss, queries = head.get('loss_cls') or {}, cfg.model.get('num_queries')
-    by_class = loss.get('use_sigmoid', type_without_library(loss) == 'FocalLoss')
-    classes = head.get('num_classes') if by_class else 1
-    most = 100 if test_cfg is None else test_cfg.get('max_per_img')
-    if queries and classes and most and most > queries * classes:
-        raise ValueError(f'model.test_cfg.max_per_img={most} is more than the {queries * classes} '
+    model, test_cfg = cfg.model, cfg.model.get('test_cfg')
+    limit, most, head = 'max_per_img', None, _head_of(cfg, 'bbox_head', 'DETRHead')
+    if head is not None:
+        loss, queries = head.get('loss_cls') or {}, model.get('num_queries')
+        by_class = loss.get('use_sigmoid', type_without_library(loss) == 'FocalLoss')
+        classes = head.get('num_classes') if by_class else 1
+        most = 100 if test_cfg is None else test_cfg.get(limit)
+    elif head := _head_of(cfg, 'panoptic_head', 'MaskFormerHead'):
+        limit, queries = 'max_per_image', head.get('num_queries', 100)
+        classes = head.get('num_things_classes', 80) + head.get('num_stuff_classes', 0)
+        most = (test_cfg or {}).get('instance_on') and test_cfg.get(limit, 100)
+    if most and queries and classes and most > queries * classes:
+        raise ValueError(f'model.test_cfg.{limit}={most} is more than the {queries * classes} '
                          f'predictions of {queries} queries (num_queries)'
                          + f' and {classes} classes' * (classes > 1))
+
+
+def _head_of(cfg: Config, name: str, kind: str) -> ConfigDict | None:
+    """The head under this name in a model, if its class is one of mmdet's ``kind`` or a subclass.
+    """
+    head = cfg.model.get(name)
+    if not isinstance(head, dict):
+        return None
+    cls = model_class(head.get('type'), cfg.get('default_scope', 'mmdet'))
+    return head if cls and kind in (each.__name__ for each in cls.__mro__) else None
 
 
 def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: str) -> None:

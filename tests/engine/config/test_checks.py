@@ -225,6 +225,14 @@ def query_head(kind: str, sigmoid: bool, **model) -> dict:
     (query_head('DINOHead', True, test_cfg=dict(max_per_img=61)),
      'max_per_img=61 .* the 60 predictions .* 3 classes'),
     (query_head('DINOHead', True, test_cfg=dict(max_per_img=60)), None),
+    (query_head('GroundingDINOHead', True, test_cfg=dict(max_per_img=61)), 'max_per_img=61 is'),
+    *((dict(panoptic_head=dict(type=kind, num_queries=30, num_things_classes=2,
+                               num_stuff_classes=stuff), test_cfg=test_cfg), message)
+      for kind in ('mmdet.Mask2FormerHead', 'mmposenc.EoMTHead', 'MaskFormerHead')
+      for stuff, test_cfg, message in (
+          (0, dict(instance_on=True), 'max_per_image=100 is more than the 60 .* 2 classes'),
+          (0, dict(instance_on=True, max_per_image=60), None), (0, dict(panoptic_on=True), None),
+          (2, dict(instance_on=True), None))),
     (query_head('RetinaHead', True, test_cfg=dict(max_per_img=1000)), None)])
 def test_fewer_predictions_than_the_test_takes(model, message) -> None:
     with refused(message and f'model.test_cfg.{message}'):
