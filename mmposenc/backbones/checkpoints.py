@@ -292,6 +292,10 @@ def _advice_text(weights: State, state: State, source: str | None) -> str:
         ours, theirs = (needed_options({f'backbone.{key}': value for key, value in each.items()})
                         for each in (weights, state))
         needs = [option for option in theirs if option not in ours]
+    here, there = (sum(bool(re.fullmatch(r'predictor\.upscale\.\d+\.conv1\.weight', key))
+                       for key in each) for each in (weights, state))
+    if here and there != here:  # An EoMT, whose patches decide how often its map is enlarged.
+        needs.append(f'model.backbone.num_upscales={there}')
     kind = SUPPORTED if source is None else f'its weights are those of source {source!r}'
     prefix = '' if common else _common_prefix(weights, state)
     kernels = ((weights[key].shape[2:], state[key].shape[2:]) for key in weights

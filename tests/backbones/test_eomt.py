@@ -68,6 +68,12 @@ def test_rows_of_class_tokens_are_not_those_of_queries(apply_to, positions):
     assert seen and all(tokens == [0] for tokens in seen)  # of the class token and registers
 
 
+def test_a_file_of_another_patch_size_names_the_upscaling():
+    with pytest.raises(ValueError, match=r'The file needs .*model\.backbone\.num_upscales=2'):
+        load_pretrained(tiny(), tiny(patch_size=16).state_dict())
+    load_pretrained(tiny(num_upscales=2), tiny(patch_size=16).state_dict())
+
+
 def test_an_ensemble_and_images_by_vmap():
     models, x = [tiny().eval(), tiny().eval()], images(2, 3, 32, 32)
     torch.nn.init.normal_(models[1].query.weight)
