@@ -15,7 +15,6 @@ from typing import cast
 import torch
 from mmengine.device import get_device
 from mmengine.hooks import Hook, LoggerHook
-from mmengine.optim.scheduler import LinearParamScheduler
 from mmengine.runner import Runner
 
 from ..backbones.structure import encoding_lines
@@ -117,7 +116,6 @@ class ConsoleHook(Hook):
             + (f', {len(val.dataset)} to validate' if val else ''),
             steps, f'results in {runner.work_dir}, log in {runner.logger.log_file}'])
         _lower_log_interval(runner)
-        _warn_of_unfinished_warm_up(runner)
 
     def before_test(self, runner: Runner) -> None:
         images = len(runner.test_dataloader.dataset)
@@ -179,17 +177,3 @@ def _lower_log_interval(runner: Runner) -> None:
     for hook in runner.hooks:
         if isinstance(hook, LoggerHook) and runner.max_iters < hook.interval:
             hook.interval = max(1, runner.max_iters // _LINES)
-
-
-def _warn_of_unfinished_warm_up(runner: Runner) -> None:
-    if not isinstance(runner.param_schedulers, list):
-        return  # There is none, or there are several optimizers with a list each.
-    for scheduler in runner.param_schedulers:
-        length, unit = ((runner.max_epochs, 'epochs') if scheduler.by_epoch
-                        else (runner.max_iters, 'steps'))
-        if (isinstance(scheduler, LinearParamScheduler) and scheduler.end > length
-                and scheduler.start_factor < scheduler.end_factor):
-            runner.logger.warning(
-                f'the warm-up of param_scheduler ({type(scheduler).__name__}, end={scheduler.end}) '
-                f'is longer than the training of {length} {unit}; lower its end, or train for '
-                'longer')

@@ -118,18 +118,6 @@ def test_where_the_weights_start(tmp_path, capsys) -> None:
             capsys, tiny_run.runner(tmp_path / str(i), epochs=2, **options))
 
 
-@pytest.mark.parametrize('schedule, told', [
-    (dict(by_epoch=False, end=500), 'end=500) is longer than the training of 4 steps; lower its '),
-    (dict(by_epoch=True, end=3), 'end=3) is longer than the training of 2 epochs'),
-    (dict(by_epoch=False, end=4), None), (dict(by_epoch=False), None),
-    (dict(start_factor=1, end_factor=0.1, by_epoch=False, end=500), None)])
-def test_a_warm_up_longer_than_the_training(tmp_path, capsys, schedule, told) -> None:
-    schedule = {'type': 'LinearLR', 'start_factor': 0.1, **schedule}
-    lines = '\n'.join(lines_before_training(
-        capsys, tiny_run.runner(tmp_path, epochs=2, param_scheduler=[schedule])))
-    assert ('warm-up' in lines) == (told is not None) and (told or '') in lines
-
-
 @pytest.mark.parametrize('steps, interval, lines', [(20, 50, 5), (3, 50, 3), (20, 20, 1)])
 def test_a_short_training_has_lines(tmp_path, capsys, steps, interval, lines) -> None:
     tiny_run.runner(

@@ -11,8 +11,9 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as _CheckpointHook
+from mmengine.hooks import LoggerHook
 from mmengine.logging import print_log
-from mmengine.runner import Runner
+from mmengine.runner import IterBasedTrainLoop, Runner
 
 from mmposenc.checkpoint.integrity import damage_or_none
 from mmposenc.checkpoint.loading import read_pickle
@@ -126,6 +127,7 @@ class CheckpointHook(_CheckpointHook):
     """
 
     def before_train(self, runner: Runner) -> None:
+        self._check_interval(runner)
         if self.filename_tmpl.format(0) == self.filename_tmpl.format(1):
             self.max_keep_ckpts = -1  # All have one name: what is removed would be the newest.
         super().before_train(runner)
@@ -138,6 +140,26 @@ class CheckpointHook(_CheckpointHook):
             for folder in {Path(self.out_dir), *folders}:
                 remove_leftovers(
                     folder, lambda name: name == config or _is_checkpoint(name, names))
+
+    def _check_interval(self, runner: Runner) -> None:
+        """Raise ValueError if a loop of iterations gets no checkpoint before its end. For a loop of
+        epochs, or a trial shorter than an interval of the log, this is a warning."""
+        in_steps = isinstance(runner.train_loop, IterBasedTrainLoop)
+        length = runner.max_epochs if self.by_epoch else runner.max_iters
+        first = self.save_begin or self.interval
+        if first < 1 or (first <= length and not (self.by_epoch and in_steps)):
+            return
+        cure = 'write a smaller interval'
+        if self.by_epoch and in_steps:
+            cure = 'for IterBasedTrainLoop it is one epoch, so write by_epoch=False and count steps'
+        message = (f'default_hooks.checkpoint (by_epoch={self.by_epoch}, interval={self.interval}, '
+                   f'save_begin={self.save_begin}): no checkpoint before the end of the training '
+                   f'of {runner.max_iters} steps; {cure}')
+        trial = any(isinstance(hook, LoggerHook) and runner.max_iters < hook.interval
+                    for hook in runner.hooks)
+        if in_steps and not trial:
+            raise ValueError(message)
+        runner.logger.warning(message)
 
     def _save_checkpoint_with_step(self, runner: Runner, step: int, meta: dict) -> None:
         marker = Path(runner.work_dir, _MARKER)

@@ -5,7 +5,7 @@ import copy
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from mmengine.device import get_device
@@ -40,6 +40,7 @@ from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
 from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .resuming import changed_settings, schedule_settings
+from .schedules import check_schedules
 from .seeding import with_seeded_batches
 
 #: The first line of a config that a runner writes.
@@ -250,6 +251,11 @@ class Runner(CheckpointRunner):
             auto_scale_lr = {**auto_scale_lr,
                              'base_batch_size': auto_scale_lr['base_batch_size'] / counts}
         super().scale_lr(optim_wrapper, auto_scale_lr)
+
+    def build_param_scheduler(self, scheduler: Any) -> list | dict:
+        built: list | dict = super().build_param_scheduler(scheduler)
+        check_schedules(self, scheduler, built)
+        return built
 
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         if not isinstance(loop, dict) or loop.keys() >= {'type', 'by_epoch'}:
