@@ -119,7 +119,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         key in new or is_encoding_weight(key, slots))}, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
-        advice = remedy or (_advice_text(weights, state, source) if is_backbone else '')
+        advice = remedy or (_advice_text(weights, state, source, fitting) if is_backbone else '')
         raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
     copied = OrderedDict((key, value) for key, value in state.items()
                          if key in fitting or not (is_backbone or key in weights))
@@ -283,7 +283,7 @@ def _weights_behind_prefix(state: State, prefix: str | None, name: str) -> dict[
     return selected
 
 
-def _advice_text(weights: State, state: State, source: str | None) -> str:
+def _advice_text(weights: State, state: State, source: str | None, fitting: State) -> str:
     """What to do about weights that do not fit: options of the backbone, or another file."""
     common_names = set(weights) & set(state)
     common, needs = len(common_names), []
@@ -308,7 +308,7 @@ def _advice_text(weights: State, state: State, source: str | None) -> str:
     return ''.join((f' ({kind})' if few else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     f". If this is the backbone, give prefix={prefix!r}" if prefix else '',
-                    patches or ('' if few else '. Load what fits with strict=False')))
+                    patches or '. Load what fits with strict=False' * bool(fitting and not few)))
 
 
 def _common_prefix(weights: State, state: State) -> str:

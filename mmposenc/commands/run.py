@@ -4,12 +4,14 @@
     mmposenc run mmdet::tools/analysis_tools/browse_dataset.py CONFIG
 
 After mmposenc is imported, mmcv and torchvision can be imported without their compiled operators,
-and a config may name mmposenc's classes. In a script of your own, `import mmposenc` as the first
-import is enough. All arguments after the script belong to the script.
+and a config may name mmposenc's classes. Its CocoDataset and CocoMetric of mmdet are mmposenc's, as
+in `mmposenc test`. In a script of your own, `import mmposenc` as the first import is enough for the
+rest. All arguments after the script belong to the script.
 """
 import argparse
 import runpy
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..terminal.messages import Parser, reporting_errors
@@ -27,6 +29,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reporting_errors(args):
         script = find_script(args.script)
+        if find_spec('mmengine'):
+            from ..engine.config.nodes import build_checked
+            build_checked()
     sys.argv = [str(script), *args.arguments]
     sys.path.insert(0, str(script.parent))  # Python does the same for a script.
     runpy.run_path(str(script), run_name='__main__')

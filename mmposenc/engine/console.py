@@ -31,6 +31,8 @@ _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden 
                            '`metrics` is an empty dict|results of the whole dataset is empty|'
                            'torch.meshgrid: in an upcoming|To copy construct from a tensor|'
                            "'pin_memory' argument is set as true but no accelerator")
+#: The characters of a line that the console shows; a list of 1,000 classes has 30,000.
+_LONGEST = 1000
 #: A training has at least this number of lines, if it has as many steps.
 _LINES = 5
 
@@ -71,7 +73,9 @@ class _LineFormatter(logging.Formatter):
     Control characters are written as escapes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = '\n'.join(map(printable, super().format(record).split('\n')))
+        line = '\n'.join(
+            each if len(each) <= _LONGEST else f'{each[:_LONGEST]} ... (the log has the rest)'
+            for each in map(printable, super().format(record).split('\n')))
         kind = '' if record.levelno < logging.WARNING else f'{record.levelname.lower()}: '
         return f'{line[:9]}{kind}{line[9:]}'
 

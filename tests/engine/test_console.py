@@ -73,6 +73,8 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
     assert all(f'{what} of {who}' in written for what in ('a note', 'an error')
                for who in ('mmengine', 'own_hooks'))
     assert written.count('is odd') == 6 and 'a note by print_log' in written
+    logger.warning('classes: ' + 'class, ' * 1000)
+    assert len(capsys.readouterr().out) < 1100 and 'class, ' * 1000 in log.read_text()
 
 
 def test_prints_of_libraries_are_dropped_and_warnings_logged(tmp_path, capsys, monkeypatch

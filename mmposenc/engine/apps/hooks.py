@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from unittest.mock import patch
 
 import mmcv
 from mmengine.dist import barrier, is_main_process
@@ -111,6 +112,9 @@ class VisualizationHook(_ImageNamesHook):
                 number = sample.get('sample_idx', number)
                 image = loader.dataset.get_data_info(number)['img']
                 pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
-            with writing_picture(self.files[path or str(number)]) as partial:
+            # Visualizers do nothing in other processes than the first, which has other images.
+            with (writing_picture(self.files[path or str(number)]) as partial,
+                  patch('mmengine.dist.utils.is_main_process', return_value=True)):
+                runner.visualizer.dataset_meta = getattr(loader.dataset, 'metainfo', None)
                 draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True,
                             predicted=True, score_thr=self.score_thr, out_file=str(partial))

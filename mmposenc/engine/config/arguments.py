@@ -7,6 +7,7 @@ from mmengine.registry import MODELS as ROOT
 from mmposenc.class_index import CLASSES
 from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
+from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import is_file_class
 
 from .nodes import keys_and_values, value_at
@@ -76,6 +77,9 @@ def _check_node(key: str, node: object, owner_key: str, owner: type | None,
         if owner is None and node['type'] in CLASSES['model']:
             raise ValueError(f"{key}.type={node['type']!r}: there is no such class; write "
                              f"'mmposenc.{node['type']}'")
+        if owner is None and str(node['type']).startswith('mmposenc.'):
+            raise ValueError(f"{key}.type={node['type']!r}: there is no such class; "
+                             f"{_counterpart(node['type'].partition('.')[2], scope)}")
         accepted = accepted_arguments(owner) or set()
     library = getattr(owner, '__module__', '').partition('.')[0]
     for name, value in keys_and_values(node):
@@ -84,6 +88,18 @@ def _check_node(key: str, node: object, owner_key: str, owner: type | None,
             raise ValueError(f'{key}.{name}: {library}.{owner.__name__} has no such argument; '
                              f'{_remedy_for_argument(owner.__name__, owner_key, name, key)}')
         _check_node(f'{key}.{name}', value, owner_key, owner, scope)
+
+
+def _counterpart(name: str, scope: str | None) -> str:
+    """The end of a message: what to write instead of a class that this project does not have."""
+    for ours in ('ViT', 'PVT', 'Swin'):
+        archs = [arch for arch in MODELS.get(ours).archs if arch.startswith(name.lower())]
+        if archs:
+            return f"write type='mmposenc.{ours}' with arch=, one of {', '.join(archs)}"
+    if model_class(name, scope) is not None:
+        return (f"type={name!r} is {scope}'s, without encodings; DeiT, PVT, Swin, ViT and others "
+                'take them (docs/models.md)')
+    return f"the classes are in docs/models.md{suggestion_text(name, CLASSES['model'])}"
 
 
 def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> str:

@@ -22,6 +22,7 @@ from .nodes import (
     listed,
     metainfo_entry,
     num_classes_of,
+    type_name,
     type_without_library,
     value_at,
     values_with_keys,
@@ -87,7 +88,7 @@ def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]
     prefixes = prefix if isinstance(prefix, dict) else {'': prefix}
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
-               for name, value in prefixes.items()]
+               for name, value in prefixes.items() if name != 'seg' or _loads_label_maps(node)]
     # These data sets are mmpretrain's.
     downloads = type_without_library(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))
     if downloads or not any(isinstance(path, str) and path for _, path, _ in wanted):
@@ -98,6 +99,13 @@ def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]
+
+
+def _loads_label_maps(node: ConfigDict) -> bool:
+    """Whether a data set's pipeline reads the folder ``seg``, which mmdet's configs of instances
+    inherit from those of panoptic segmentation."""
+    return any(step.get('with_seg', 'Panoptic' in type_name(step))
+               for step in node.get('pipeline') or [{'with_seg': True}])
 
 
 def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
+from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, BaseModule
 from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
@@ -111,13 +112,14 @@ def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) ->
         model: of mmdet, mmseg or mmpretrain; changed in place.
         hidden_level: messages of this level and below are not logged.
     """
-    level = logging.root.manager.disable
-    # mmengine logs every parameter; this hides its lines unless the log level is even higher.
-    logging.disable(max(level, hidden_level))
+    # mmengine logs every parameter; its logger would go by its cache after logging.disable.
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel(max(level, hidden_level + 1))
     try:
         model.init_weights()
     finally:
-        logging.disable(level)
+        logger.setLevel(level)
 
 
 def _without_pretrained(init_cfg: ConfigType | list[ConfigType]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 from mmengine.dataset import BaseDataset
 from mmengine.fileio import list_from_file
-from mmengine.registry import DATASETS, DefaultScope
+from mmengine.registry import DATASETS, DefaultScope, Registry
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import listed
@@ -262,6 +262,18 @@ def checked(described: Any) -> Any:
         colours = [tuple(each) if isinstance(each, list) else each for each in metainfo['palette']]
         node['metainfo'] = {**metainfo, 'palette': colours}
     return node
+
+
+def build_checked() -> None:
+    """Let all registries of data sets and metrics build the classes of :func:`checked` in this
+    process, for scripts that do so without this project's runner."""
+    build = Registry.build
+
+    def build_ours(self: Registry, cfg: Any, *args: object, **kwargs: object) -> Any:
+        return build(self, checked(cfg) if self.name in ('dataset', 'metric') else cfg,
+                     *args, **kwargs)
+
+    Registry.build = build_ours
 
 
 def build_data_set(described: ConfigType | BaseDataset) -> BaseDataset:

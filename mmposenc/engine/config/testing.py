@@ -19,7 +19,7 @@ TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segment
 
 #: For each scope, a model that merges views, to show in a message.
 _TTA_MODELS = {
-    'mmdet': "dict(type='mmdet.DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), "
+    'mmdet': "dict(type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), "
              'max_per_img=100))',
     'mmseg': "dict(type='SegTTAModel')", 'mmpretrain': "dict(type='AverageClsScoreTTA')"}
 

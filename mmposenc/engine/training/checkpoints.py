@@ -145,19 +145,16 @@ class CheckpointHook(_CheckpointHook):
         """Raise ValueError if a loop of iterations gets no checkpoint before its end. For a loop of
         epochs, or a trial shorter than an interval of the log, this is a warning."""
         in_steps = isinstance(runner.train_loop, IterBasedTrainLoop)
+        epochs = self.by_epoch and in_steps  # The whole training is one.
         length = runner.max_epochs if self.by_epoch else runner.max_iters
-        first = self.save_begin or self.interval
-        if first < 1 or (first <= length and not (self.by_epoch and in_steps)):
+        if self.interval < 1 or not epochs and (self.save_begin or self.interval) <= length:
             return
-        cure = 'write a smaller interval'
-        if self.by_epoch and in_steps:
-            cure = 'for IterBasedTrainLoop it is one epoch, so write by_epoch=False and count steps'
         message = (f'default_hooks.checkpoint (by_epoch={self.by_epoch}, interval={self.interval}, '
                    f'save_begin={self.save_begin}): no checkpoint before the end of the training '
-                   f'of {runner.max_iters} steps; {cure}')
-        trial = any(isinstance(hook, LoggerHook) and runner.max_iters < hook.interval
-                    for hook in runner.hooks)
-        if in_steps and not trial:
+                   f'of {runner.max_iters} steps; write '
+                   f'{"by_epoch=False and an interval in steps" if epochs else "smaller numbers"}')
+        if in_steps and all(runner.max_iters >= hook.interval for hook in runner.hooks
+                            if isinstance(hook, LoggerHook)):
             raise ValueError(message)
         runner.logger.warning(message)
 
@@ -179,6 +176,7 @@ class CheckpointHook(_CheckpointHook):
             Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
 
     def _save_best_checkpoint(self, runner: Runner, metrics: dict) -> None:
+        metrics = self._without_undefined(runner, metrics)
         former = getattr(self, 'best_ckpt_path', None)
         if former is None:
             super()._save_best_checkpoint(runner, metrics)
@@ -189,6 +187,23 @@ class CheckpointHook(_CheckpointHook):
             self.best_ckpt_path = former
         elif (name := os.path.basename(former)) != os.path.basename(self.best_ckpt_path):
             self._remove(name)
+
+    def _without_undefined(self, runner: Runner, metrics: dict) -> dict:
+        """Replace results that are no numbers, or -1 as COCO's AP of nothing, by the worst number,
+        which is never the best; a warning names them."""
+        if not self.save_best:
+            return metrics
+        if 'auto' in self.key_indicators:  # As mmengine takes it.
+            self._init_rule(self.rules, [next(iter(metrics))])
+        for name, rule in zip(self.key_indicators, self.rules, strict=True):
+            value = metrics.get(name)
+            if value is None or value != value or value == -1:
+                runner.logger.warning(
+                    f'no best checkpoint by save_best={name!r}: the validation gave '
+                    + (f'{value}, as where its data has nothing to find' if name in metrics
+                       else f'only {", ".join(metrics)}'))
+                metrics = {**metrics, name: self.init_value_map[rule]}
+        return metrics
 
     def _remove(self, name: str) -> None:
         path = self.file_backend.join_path(self.out_dir, name)

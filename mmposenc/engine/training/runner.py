@@ -34,10 +34,12 @@ from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
 from .checkpoints import INTERRUPTED, CheckpointHook, folders_and_names, latest_checkpoint
+from .hook_states import EarlyStoppingHook, restore_hooks, states_of_hooks
 from .interrupt import Interrupted, InterruptHook
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
+from .monitored import check_monitored
 from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .resuming import changed_settings, schedule_settings
 from .schedules import check_schedules
@@ -48,6 +50,8 @@ _DUMPED = '# Written by mmposenc: the config of this run with all that it inheri
 #: This project's loops, by the names that configs use for mmengine's.
 _LOOPS: dict[str, type[BaseLoop]] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
                                      'IterBasedTrainLoop': IterBasedTrainLoop}
+#: This project's hooks, by the names that configs use for mmengine's.
+_HOOKS = {each.__name__: each for each in (CheckpointHook, EarlyStoppingHook)}
 
 
 class CheckpointRunner(_Runner):
@@ -120,6 +124,7 @@ class CheckpointRunner(_Runner):
         checkpoint, self._loaded = self._loaded, {}
         if isinstance(self._train_loop, ResumableLoop):
             self._train_loop.continue_at(checkpoint['meta'])
+        restore_hooks(self, checkpoint['meta'].get('hooks', {}))
         before, now = checkpoint['meta'].get('settings'), schedule_settings(self.cfg)
         if before and before != now:
             self.logger.warning(
@@ -133,6 +138,8 @@ class CheckpointRunner(_Runner):
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
         if fn_name == 'after_val_epoch' and isinstance(self._train_loop, ResumableLoop):
             self._train_loop.mark_validated()
+        if fn_name == 'before_train':
+            check_monitored(self)
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
             self._add_accumulated_gradients(kwargs['checkpoint'])
@@ -153,7 +160,7 @@ class CheckpointRunner(_Runner):
         meta.setdefault('iter', self.iter + (not by_epoch))
         if isinstance(loop, ResumableLoop):
             meta.update(loop.checkpoint_meta(meta['epoch'], meta['iter']),
-                        settings=schedule_settings(self.cfg))
+                        settings=schedule_settings(self.cfg), hooks=states_of_hooks(self.hooks))
         if '://' in str(out_dir):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
                                     **kwargs)
@@ -233,8 +240,8 @@ class Runner(CheckpointRunner):
         self.register_hook(ConsoleHook())
 
     def register_hook(self, hook: Hook | dict, priority: str | int | None = None) -> None:
-        if isinstance(hook, dict) and type_without_library(hook) == 'CheckpointHook':
-            hook = {**hook, 'type': CheckpointHook}
+        if isinstance(hook, dict) and type_without_library(hook) in _HOOKS:
+            hook = {**hook, 'type': _HOOKS[type_without_library(hook)]}
         super().register_hook(hook, priority)
 
     def build_optim_wrapper(self, optim_wrapper: OptimWrapper | ConfigType
@@ -254,7 +261,7 @@ class Runner(CheckpointRunner):
 
     def build_param_scheduler(self, scheduler: Any) -> list | dict:
         built: list | dict = super().build_param_scheduler(scheduler)
-        check_schedules(self, scheduler, built)
+        check_schedules(self, built)
         return built
 
     def build_train_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:

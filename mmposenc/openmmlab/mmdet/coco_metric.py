@@ -28,21 +28,21 @@ class CocoMetric(_CocoMetric):
     equal mmdet's where both readings agree.
 
     Args:
-        ann_file: without one of COCO's data sets, such as in a script that does not call
-            :meth:`set_ground_truth`, it is read as mmdet does.
+        ann_file: the ground truth of a script that does not call :meth:`set_ground_truth`: read
+            as the data set reads it, and of the images that have predictions.
         **kwargs: arguments of mmdet's CocoMetric.
     """
 
     def __init__(self, ann_file: str | None = None, *args: object, **kwargs: object) -> None:
         super().__init__(None, *args, **kwargs)
-        self.ann_file = ann_file
+        self.ann_file, self.in_a_script = ann_file, False
 
     def set_ground_truth(self, dataset: BaseDataset) -> None:
         """Take the images and annotations of a data set as ground truth.
 
         Args:
             dataset: the data set that is tested, or a wrapper of it. If it is none of COCO's,
-                ``ann_file`` stays the ground truth.
+                ``ann_file`` is the ground truth, read as mmdet does.
 
         Raises:
             ValueError: it joins several data sets, whose images may have the same ids; or an object
@@ -57,22 +57,33 @@ class CocoMetric(_CocoMetric):
                              'evaluates one data set, so test each by itself')
         dataset = joined[0]
         if not _is_coco(dataset):
+            if self.ann_file is not None:
+                with get_local_path(self.ann_file, backend_args=self.backend_args) as path:
+                    self._coco_api = COCO(path)
             return
         if self.ann_file and osp.realpath(dataset.ann_file) != osp.realpath(self.ann_file):
             print_log(f'the evaluator names {self.ann_file}, but the data set reads '
                       f'{dataset.ann_file}; its annotations are the ground truth', 'current',
                       logging.WARNING)
         self._coco_api = _loaded_coco(dataset, masks='segm' in self.metrics)
+        if not any(not each['iscrowd'] for each in self._coco_api.dataset['annotations']):
+            print_log(f'{dataset.ann_file} has no object to find (without iscrowd), so its AP '
+                      'is -1', 'current', logging.WARNING)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
         """Store the predictions of a batch as mmdet does."""
         if self._coco_api is None and self.ann_file is not None:
-            with get_local_path(self.ann_file, backend_args=self.backend_args) as path:
-                self._coco_api = COCO(path)
+            self.set_ground_truth(CocoDataset(
+                ann_file=self.ann_file, data_prefix=dict(img=''), metainfo=self.dataset_meta,
+                test_mode=True, unknown_categories='drop', check_images=False,
+                backend_args=self.backend_args))
+            self.in_a_script = True
         super().process(data_batch, data_samples)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         """Compute the metrics as mmdet does; without any prediction there are none."""
+        if self.in_a_script:
+            self.img_ids = [prediction['img_id'] for _, prediction in results]
         metrics: dict[str, float] = super().compute_metrics(results)
         if not metrics and not any(len(prediction['labels']) for _, prediction in results):
             has_objects = self._coco_api is None or not all(

@@ -12,12 +12,15 @@ from helpers.scripts import load_tool, named
 from helpers.tiny_data import Images, read_annotations, tiny_detector
 from helpers.tiny_tasks import segmentor_config
 from helpers.untrained_weights import saved
-from mmengine.structures import BaseDataElement
+from mmengine.registry import VISUALIZERS, DefaultScope
+from mmengine.structures import BaseDataElement, PixelData
+from mmpretrain.structures import DataSample
 from PIL import Image
 
 from mmposenc.engine import browse, load_config
 from mmposenc.engine.apps.hooks import VisualizationHook
 from mmposenc.engine.apps.pictures import label_map, names_without_suffix
+from mmposenc.engine.config.testing import VISUALIZERS_OF
 
 
 @pytest.mark.parametrize('paths, root, expected', [
@@ -94,6 +97,26 @@ def test_drawn_images_of_one_name_in_two_folders(tmp_path) -> None:
         assert drawn(tmp_path / scope, scope, Images(paths), samples) == {
             name: ([0, 0, 255], with_labels) for name, with_labels in zip(
                 ('cat/a b.png', 'dog/a b.png', 'dog/a b_2.jpg'), labelled, strict=True)}
+
+
+@pytest.mark.parametrize('scope', ['mmdet', 'mmseg', 'mmpretrain'])
+def test_other_processes_than_the_first_draw(tmp_path, monkeypatch, scope) -> None:
+    Image.new('RGB', (64, 64)).save(tmp_path / 'a.png')
+    dataset = Images([str(tmp_path / 'a.png')])
+    dataset.metainfo = dict(classes=('cat', 'dog'), palette=[(255, 0, 0), (0, 255, 0)])
+    data = dict(img_path=str(tmp_path / 'a.png'))
+    sample = {'mmdet': BaseDataElement(metainfo=data), 'mmpretrain': DataSample(metainfo=data),
+              'mmseg': BaseDataElement(metainfo=data, pred_sem_seg=PixelData(
+                  data=torch.ones(1, 64, 64, dtype=int)))}[scope]
+    with DefaultScope.overwrite_default_scope(scope):
+        visualizer = VISUALIZERS.build(dict(type=VISUALIZERS_OF[scope], name=scope))
+    monkeypatch.setattr('mmengine.dist.utils.get_rank', lambda group=None: 1)
+    hook = VisualizationHook(str(tmp_path / 'out'), scope)
+    runner = SimpleNamespace(test_dataloader=SimpleNamespace(batch_size=1, dataset=dataset),
+                             visualizer=visualizer)
+    hook.before_test_epoch(runner)
+    hook.after_test_iter(runner, 0, None, [sample])
+    assert (tmp_path / 'out/a.png').is_file()
 
 
 def test_drawn_images_that_are_held_in_memory(tmp_path) -> None:

@@ -1,4 +1,5 @@
 """Mistakes in a config are errors before anything is built."""
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,18 @@ def test_missing_files_are_all_named_with_their_keys(root) -> None:
     cfg.model = dict(pretrained='open-mmlab://a', backbone=dict(init_cfg=[weights]))
     with pytest.raises(FileNotFoundError, match=r'\nmodel\.backbone\.init_cfg\.0\.checkpoint: no'):
         checks.check_weights(cfg)
+
+
+def test_a_folder_that_no_step_reads_need_not_exist(root) -> None:
+    """As in mmdet's configs of Mask2Former for instances, whose base is panoptic."""
+    cfg = detection(root)
+    cfg.train_dataloader.dataset.data_prefix.seg = 'panoptic/'
+    for pipeline, missing in (([dict(type='LoadAnnotations', with_mask=True)], False),
+                              ([dict(type='LoadAnnotations', with_seg=True)], True),
+                              ([dict(type='LoadPanopticAnnotations')], True), ([], True)):
+        cfg.train_dataloader.dataset.pipeline = pipeline
+        with pytest.raises(FileNotFoundError, match=r'\.seg: ') if missing else nullcontext():
+            checks.check_files(cfg, ('train',))
 
 
 @pytest.mark.parametrize('data, missing', [

@@ -3,8 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from helpers import tiny_run
 from mmengine.config import Config
 from mmengine.model import BaseModel
+from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
 from mmposenc.engine import load_config
@@ -90,8 +92,12 @@ def test_a_segmentor_of_one_channel(threshold) -> None:
 
 
 @pytest.mark.parametrize('scope, model', [
-    ('mmdet', r'mmdet\.DetTTAModel'), ('mmpretrain', 'AverageClsScoreTTA')])
+    ('mmdet', 'DetTTAModel'), ('mmpretrain', 'AverageClsScoreTTA')])
 def test_a_config_without_views_is_refused(scope, model) -> None:
     cfg = Config(dict(default_scope=scope, model=dict(type='RetinaNet')))
-    with pytest.raises(ValueError, match=f"--tta: .* a tta_pipeline and .*type='{model}'"):
+    with pytest.raises(ValueError, match=f"--tta: .* a tta_pipeline and .*type='{model}'") as error:
         set_tta(cfg)
+    proposed = eval(str(error.value).partition('tta_model=')[2])
+    with DefaultScope.overwrite_default_scope(scope):
+        built = MODELS.build({**proposed, 'module': tiny_run.Model()})
+    assert type(built).__name__ == model

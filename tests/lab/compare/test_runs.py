@@ -125,7 +125,10 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
 
 def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, capsys, monkeypatch):
     costs.measure_missing_costs(copied, timed=False)
-    rows = [each['costs'] for each in collect_results(copied)['encodings']]
+    # The crops of training are smaller.
+    results = collect_results(replace(copied, base=replace(copied.base, trained_size=(8, 8))))
+    rows = [each['costs'] for each in results['encodings']]
+    assert [{'factor': at['factor'], 'hw': at['hw']} for at in rows[0]] == results['sizes']
     assert [[at['seconds'] for at in own] for own in rows] == [[None, None]] * 2
     for small, large in rows:
         assert large['macs'] > 3 * small['macs'] and large['hw'] == [64, 64]

@@ -7,10 +7,11 @@ import torch
 from helpers.default_scope import scope_fixture
 from helpers.tiny_data import coco_node, make_coco, rewrite_annotations
 from helpers.tiny_run import runner
-from mmengine.registry import DATASETS, METRICS, DefaultScope
+from mmengine.registry import DATASETS, METRICS, DefaultScope, Registry
 
 import mmposenc  # noqa: F401
-from mmposenc.engine.config.nodes import checked
+from mmposenc.engine.config.nodes import build_checked, checked
+from mmposenc.engine.training.monitored import names_of_results
 
 scope = scope_fixture('mmdet')
 
@@ -62,7 +63,9 @@ def score(dataset, predictions=None, truth=True, **options):
     lambda ann, i: ann.update(bbox=[900, 4, 9, 9] if i == 5 else ann['bbox']),
     lambda ann, i: ann.update(iscrowd=int(i == 6))])
 def test_odd_annotations(root, change) -> None:
-    assert score(rewritten(root, change))['coco/bbox_mAP'] == 1
+    data, file = rewritten(root, change), str(root / 'annotations.json')
+    assert score(data)['coco/bbox_mAP'] == 1
+    assert score(data, list(samples(data))[:3], truth=False, ann_file=file)['coco/bbox_mAP'] == 1
 
 
 def test_a_byte_order_mark_a_part_of_the_images_and_no_data_set(root) -> None:
@@ -110,6 +113,8 @@ def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_
     theirs.process({}, predictions)
     numbers = theirs.evaluate(len(dataset))
     assert score(dataset, predictions, **options) == numbers
+    metric = METRICS.build(checked(dict(type='CocoMetric', metric=['bbox', 'segm'])))
+    assert names_of_results(metric) == {*score(dataset, predictions, metric=['bbox', 'segm'])}
     assert len({value for value in numbers.values() if 0.1 < value < 0.9}) == 8
 
 
@@ -143,6 +148,13 @@ def test_several_data_sets_are_refused(root) -> None:
 def test_which_classes_are_replaced(scope_name, kind, expected) -> None:
     with DefaultScope.overwrite_default_scope(scope_name):
         assert checked([dict(type=kind)]) == [dict(type=expected)]
+
+
+def test_scripts_build_these_classes(root, monkeypatch) -> None:
+    monkeypatch.setattr(Registry, 'build', Registry.build)  # put back afterwards
+    build_checked()
+    for registry, node in ((METRICS, dict(type='CocoMetric')), (DATASETS, data_of(root))):
+        assert type(registry.build(node)).__module__.startswith('mmposenc.')
 
 
 def runner_of(root, tmp_path, evaluator):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mmposenc.engine.config.testing import TASKS
 from mmposenc.engine.variants.applying import with_entry
+from mmposenc.engine.variants.sizes import size_at
 from mmposenc.terminal.messages import comment_lines
 
 from ..running.recording import is_taken, read_record, versions_and_machine
@@ -34,13 +35,15 @@ def collect_results(study: Study) -> Record:
                  for factor in study.sizes]
         encodings.append({**asdict(entry), 'costs': costs, 'parameters': parameters.get(
             entry.name, counted[0] if counted else None)})
-    size, (number, unit) = study.base.trained_size, study.base.length
+    number, unit = study.base.length
+    # One image of this size was counted and timed; until then it is what the config says.
+    hw = {row['factor']: row['hw'] for rows in known.values() for row in rows}
     return {
         'title': Path(study.config).stem, 'config': study.config,
         'task': TASKS[study.base.scope], 'created': study.created, 'command': study.command,
         'metric': asdict(study.base.metric),
-        'sizes': [{'factor': factor, 'hw': None if size is None else
-                   [round(side * factor) for side in size]} for factor in study.sizes],
+        'sizes': [{'factor': factor, 'hw': hw.get(factor) or size_at(study.base, factor)}
+                  for factor in study.sizes],
         'margin': study.margin, 'length': {unit: number},
         # The versions and machines that trained; this machine if nothing was trained yet.
         'environment': {name: ', '.join(dict.fromkeys(str(each.get(name))

@@ -69,7 +69,7 @@ def overview_table(results: Results) -> Table:
                  for kind in kinds]
         rows.append((Cell(label[name]), *means, Cell(str(row['n'])),
                      *(Cell(text or formats.UNKNOWN) for text in known)))
-    heads = [f'{factor:g}×' + (' (trained)' if factor == TRAINED else '') for factor in sizes]
+    heads = [f'{factor:g}×' + (" (the test's)" if factor == TRAINED else '') for factor in sizes]
     caption = (f'{formats.metric_text(metric)} by image size: mean over seeds (its 95% interval); '
                'bold: can still be best')
     return Table(caption,
@@ -115,7 +115,7 @@ def differences_table(results: Results, factor: float) -> Table:
         lines.append((Cell(label[name]), Cell(formats.interval_text(mean, metric)),
                       Cell(str(mean['n'])), Cell(mean['standing'], best_mark(mean)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
-    trained = ', the trained size' if factor == TRAINED else ''
+    trained = ", the test's own size" if factor == TRAINED else ''
     return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
                   'Minus the best (95% bounds)', 'Against the best',

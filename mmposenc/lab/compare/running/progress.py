@@ -35,6 +35,8 @@ def seconds_left(study: Study, records: list[Record], jobs: int) -> float | None
     """
     whole = [record['train_seconds'] / record['share'] for record in records
              if record['train_seconds'] and record['share'] >= 0.02]
+    # The first steps of a run are slow, so those that are over say it best.
+    whole = [record['train_seconds'] for record in records if record['share'] == 1] or whole
     left = [1 - record['share'] for record in records
             if record['status'] != 'failed' and not is_over(study, record)]
     if not whole or not left:
