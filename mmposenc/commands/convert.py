@@ -43,6 +43,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..backbones.archs.from_weights import BACKBONE
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
+        from ..checkpoint.hub import pieces_of
         from ..checkpoint.numbers import check_numbers
         from ..checkpoint.rules import names_text
         from ..writing import check_new_files
@@ -53,7 +54,9 @@ def main(argv: list[str] | None = None) -> None:
         if not output.absolute().parent.is_dir():
             raise ValueError(f'{output.absolute().parent} is not a folder')
         check_new_files(output.parent, [output.name], 'OUTPUT', ours=lambda _: args.overwrite,
-                        inputs=[args.input, *Path(args.input).glob('*')],
+                        inputs=[args.input, *Path(args.input).glob('*'),
+                                *map(Path(args.input).with_name,
+                                     pieces_of(Path(args.input), args.input))],
                         remedy='give --overwrite to replace it')
         file = read_checkpoint(args.input)
         converted = convert_file(args, source, file.state_dict)

@@ -31,7 +31,8 @@ FILES = {
     'tag.yaml': 'a: !!python/object/apply:os.mkdir [ran]\n',
     'laughs.yaml': '\n'.join(f'a{i}: &a{i} [{f"*a{i - 1}, " * 9 * (i > 0)}]' for i in range(9)),
     'twice.yaml': '- {name: a, pos_encoding: peg}\n- {name: a}\n', 'cut/study.json': '{',
-    'old/study.json': '{"schema": 99}', 'part/study.json': '{"schema": 1}'}
+    'old/study.json': '{"schema": 99}', 'part/study.json': '{"schema": 1}',
+    'hf/a.safetensors': '', 'hf/x.index.json': '{"weight_map": {"w": "a.safetensors"}}'}
 
 
 def cases(kind: str) -> list:

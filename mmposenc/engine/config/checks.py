@@ -329,12 +329,15 @@ def check_checkpoint(path: str, name: str) -> None:
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
-def folders_of_data(cfg: Config, phase: str = 'test') -> dict[str, str]:
+def folders_of_data(cfg: Config, phase: str = 'test', *, of_classes: bool = False
+                    ) -> dict[str, str]:
     """The folders of the data of all phases, this one's first, by keys of the config; nothing is
-    written there."""
+    written there. With ``of_classes`` only those in which every folder is a class."""
     folders = {}
     for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
-        prefix = node.get('data_prefix') or {}
+        if of_classes and not class_folders(node):
+            continue
+        prefix = node.get('data_prefix') or ''  # Without one, the root has the pictures.
         for name, value in (prefix.items() if isinstance(prefix, dict) else [('', prefix)]):
             folder = osp.join(node.get('data_root') or '', value or '')
             if osp.isdir(folder):

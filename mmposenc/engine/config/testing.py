@@ -51,7 +51,7 @@ def write_predictions_to(cfg: Config, out: str) -> None:
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = listed(cfg.test_evaluator)
     if pickled:
-        check_new_files(osp.dirname(out), [osp.basename(out)], '--out', ours=lambda _: False,
+        check_new_files(osp.dirname(out) or '.', [osp.basename(out)], '--out', ours=lambda _: False,
                         remedy='delete it, or give another file')
         kind = {'mmdet': 'mmposenc.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
                 'mmpretrain': 'mmposenc.DumpResults'}[scope]

@@ -25,6 +25,8 @@ from ..config.nodes import type_without_library
 INTERRUPTED = 'interrupted.pth'
 #: The file in which mmengine names the newest checkpoint.
 _MARKER = 'last_checkpoint'
+#: Where a number stands in a template of names.
+_NUMBER = re.compile(r'\{[^{}]*\}')
 
 
 def folders_and_names(work_dir: str | Path, cfg: Config | None = None
@@ -40,8 +42,12 @@ def folders_and_names(work_dir: str | Path, cfg: Config | None = None
         for hook in hooks if hook.get('out_dir'))])
     templates = ['epoch_{}.pth', 'iter_{}.pth', INTERRUPTED,
                  *(hook['filename_tmpl'] for hook in hooks if hook.get('filename_tmpl'))]
-    names = (r'\d+'.join(map(re.escape, re.split(r'\{[^{}]*\}', each))) for each in templates)
-    return [*folders], re.compile('|'.join(names))
+    names = [r'\d+'.join(map(re.escape, re.split(_NUMBER, os.path.basename(each))))
+             for each in templates]
+    # A template may have folders, also with numbers: 'epoch_{}/model.pth'.
+    below = [path for folder in folders for each in templates if os.path.dirname(each)
+             for path in folder.glob(re.sub(_NUMBER, '*', os.path.dirname(each)))]
+    return [*folders, *below], re.compile('|'.join(names))
 
 
 def latest_checkpoint(work_dir: str | Path, cfg: Config | None = None) -> str | None:

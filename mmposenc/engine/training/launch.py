@@ -22,6 +22,7 @@ from ..config.checks import (
     check_sections,
     check_topk,
     check_weights,
+    folders_of_data,
 )
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
@@ -92,7 +93,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
 def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
     check_sections(cfg, phases)
-    check_new_files(cfg.work_dir, (), '--work-dir')
+    check_new_files(cfg.work_dir, (), '--work-dir', data=folders_of_data(cfg, of_classes=True))
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)

@@ -17,7 +17,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 
 from mmposenc.engine.config import models
-from mmposenc.engine.config.checks import check_checkpoint, check_files
+from mmposenc.engine.config.checks import check_checkpoint, check_files, folders_of_data
 from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, usual_size
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.convolutions import pair
@@ -66,7 +66,7 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
             raise ValueError(f'checkpoint={checkpoint!r} is shown only with out, a folder for the '
                              'pictures: give --out DIR')
     if out is not None:
-        check_out_folder(Path(out))
+        check_out_folder(cfg, Path(out))
     counts = count_for_one_image(cfg, size or usual_size(cfg))
     lines = counted_lines(counts)
     return lines if out is None else lines + _write_inspection(
@@ -120,15 +120,15 @@ def macs_in_words(macs: int) -> str:
     return f'{macs / 1e9:.3f} G' if macs >= 1e9 else f'{macs / 1e6:.3f} M'
 
 
-def check_out_folder(folder: Path) -> None:
-    """Check that a folder can be written into, and that it holds no earlier inspection, or other
-    files of the same names.
+def check_out_folder(cfg: Config, folder: Path) -> None:
+    """Check that a folder can be written into, is none of the data, and holds no earlier
+    inspection, or other files of the same names.
 
     Raises:
         ValueError: names the option, the folder and the file.
     """
     names = (*(f'{each}.png' for each in PICTURES), 'numbers.json')
-    check_new_files(folder, names, '--out', ours=lambda _: False)
+    check_new_files(folder, names, '--out', ours=lambda _: False, data=folders_of_data(cfg))
 
 
 def write_pictures_and_numbers(folder: Path, about: dict[str, object],

@@ -283,3 +283,13 @@ def test_a_plain_name_is_the_librarys(tmp_path) -> None:
                          ('mmposenc.SwinTransformer', 'mmposenc.openmmlab'),
                          (f'{tmp_path}/own.py:SwinTransformer', 'own_')):
         assert model_class(name, 'mmdet').__module__.startswith(module)
+
+
+def test_folders_in_which_nothing_is_written(root) -> None:
+    cfg = Config(dict(train_dataloader=dict(dataset=dict(
+        type='CustomDataset', data_root=str(root))), val_dataloader=dict(dataset=dict(
+            type='CocoDataset', data_root=str(root), data_prefix=dict(img='images')))))
+    key = 'train_dataloader.dataset.data_prefix'  # Its root has the pictures.
+    assert checks.folders_of_data(cfg) == {key: f'{root}/', 'val_dataloader.dataset.data_prefix.img':
+                                           f'{root}/images'}
+    assert checks.folders_of_data(cfg, of_classes=True) == {key: f'{root}/'}

@@ -99,6 +99,7 @@ def test_checkpoints_in_a_folder_of_their_own_are_found(tmp_path, monkeypatch, c
 @pytest.mark.parametrize('hook, name', [
     (dict(filename_tmpl='mine_{:03d}.pth'), 'work/mine_001.pth'),
     (dict(filename_tmpl='all.weights'), 'work/all.weights'),
+    (dict(filename_tmpl='mine/e_{}/all.weights'), 'work/mine/e_1/all.weights'),
     (dict(out_dir='cks'), 'cks/work/epoch_1.pth'),
     (dict(filename_tmpl='x{}', out_dir='cks', save_best='acc'), 'cks/work/x1')])
 def test_checkpoints_of_other_names_and_folders(hook, name, tmp_path, monkeypatch) -> None:
