@@ -21,10 +21,11 @@ def damage_or_none(path: str | Path) -> str | None:
         if Path(path).suffix == '.safetensors':
             _, stored, actual = _checksum(path)
             return None if stored == actual else (
-                'it has changed since it was written, as its SHA-256 is another: copy it again')
+                'it has changed since it was written, as its SHA-256 is another: copy it again, or, '
+                'if another program made it from ours, write it without mmposenc_sha256 in it')
         with open(path, 'rb') as file:
             start = file.read(2)
-        if start == b'\x80\x02':
+        if start[:1] == b'\x80':
             return None  # The file is a bare pickle, as torch before 1.6 wrote it.
         if not start:
             return 'it is empty'

@@ -27,7 +27,7 @@ def check_numbers(state_dict: Mapping[str, Tensor], file: str,
     wrong = []
     for name, value in state_dict.items():
         here = None if model is None else model.get(name)
-        if (model is None or (here is not None and here.shape == getattr(value, 'shape', ()))
+        if (model is None or (here is not None and here.shape == getattr(value, 'shape', here.shape))
                 ) and (reason := _reason_against(value, here)):
             wrong.append(f'{name} ({reason})'.replace('torch.', ''))
     if wrong:
@@ -38,16 +38,19 @@ def check_numbers(state_dict: Mapping[str, Tensor], file: str,
 def _reason_against(value: Tensor, here: Tensor | None) -> str:
     """Why a tensor cannot be copied into a weight, or into any of floating-point numbers; '' if
     it can."""
+    if not isinstance(value, Tensor):
+        return f'{type(value).__name__}, no tensor'
     if value.is_meta:
         return 'no values: it is on the meta device'
     if value.layout != torch.strided or value.is_quantized or value.is_nested:
         return f'{value.layout}, {value.dtype}'
     dtype = torch.float64 if here is None else here.dtype
-    if _kind(value.dtype) != _kind(dtype):
-        return f'{value.dtype}' if here is None else f'{value.dtype}, here {dtype}'
     numbers = value.to(dtype)
-    if _kind(dtype) == 'integer':
-        return '' if torch.equal(numbers.to(value.dtype), value) else f'too large for {dtype}'
+    # Whoever averages or halves a whole file makes its counters floating-point numbers, too.
+    if _kind(dtype) == 'integer' and torch.equal(numbers.to(value.dtype), value):
+        return ''
+    if _kind(value.dtype) != _kind(dtype) or _kind(dtype) == 'integer':
+        return f'{value.dtype}' if here is None else f'{value.dtype}, here {dtype}'
     if numbers.abs().sum(dtype=torch.float64).isfinite():
         return ''
     # A mask of the model itself may be infinite.

@@ -94,7 +94,7 @@ def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
 
 
 @pytest.mark.parametrize('change, said', [
-    (lambda state: state['num_batches_tracked'].float(), r'num_batches_tracked \(float32, .*'),
+    (lambda state: state['num_batches_tracked'] / 3, r'num_batches_tracked \(float32, .*'),
     (lambda state: state['weight'].int(), r'weight \(int32, here float32\)'),
     (lambda state: state['bias'] / 0, r'bias \(NaN or infinite\)'),
     (lambda state: state['running_var'].to('meta'), r'running_var \(no values')])
@@ -103,7 +103,8 @@ def test_what_holds_no_weights_or_other_numbers_is_named(options, held, said):
 def test_weights_of_a_whole_model_hold_the_files_numbers(change, said, load):
     model = torch.nn.BatchNorm2d(3)
     state = {key: value + 1 for key, value in model.state_dict().items()}
-    load(model, {**state, 'bias': state['bias'].double(), 'weight': torch.full((1,), 2.).expand(3)})
+    load(model, {**state, 'num_batches_tracked': state['num_batches_tracked'].half(),
+                 'bias': state['bias'].double(), 'weight': torch.full((1,), 2.).expand(3)})
     torch.testing.assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
     wrong = change({**state, 'bias': state['bias']})
     name = re.match(r'\w+', said)[0]
@@ -119,6 +120,8 @@ def test_a_weight_of_two_names_and_a_model_without_memory():
     load_pretrained(model, state)
     with pytest.raises(ValueError, match='x.pth: the model does not have the numbers .* a.bias'):
         load_pretrained(model, {**state, 'b.bias': state['b.bias'] + 1}, name='x.pth')
+    with pytest.raises(ValueError, match=r'a.bias \(ndarray, no tensor\)'):
+        checkpoint.load_state_dict(model, {**state, 'a.bias': state['a.bias'].numpy()})
     with pytest.raises(ValueError, match='meta device'):
         load_pretrained(model.to('meta'), state)
     masked = torch.nn.Module()

@@ -169,7 +169,7 @@ class CheckpointRunner(_Runner):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with writing_whole_file(path) as partial:
-                super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
+                super().save_checkpoint(str(path.parent), partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)
         except OSError as error:
             folders, names = folders_and_names(self.work_dir, self.cfg)
