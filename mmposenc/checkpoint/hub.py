@@ -101,7 +101,7 @@ def pieces_of(path: Path, name: str) -> list[str]:
         pieces = sorted(set(json.loads(path.read_bytes())['weight_map'].values()))
         # Two dots, a slash first, colons and backslashes lead out of the folder.
         wrong = [piece for piece in pieces or ['']
-                 if not re.fullmatch(r'(?!.*\.\.)[^/:\\][^:\\]*\.safetensors', piece)]
+                 if not re.fullmatch(r'(?!.*\.\.)[^/:\\\0][^:\\\0]*\.safetensors', piece)]
     except Exception as error:  # Damaged text ends in errors of many kinds.
         raise ValueError(f'{path} cannot be read, it is cut short or no index with a weight_map '
                          f'({in_a_line(error)}): copy or download it again') from error

@@ -21,8 +21,8 @@ def damage_or_none(path: str | Path) -> str | None:
         if Path(path).suffix == '.safetensors':
             _, stored, actual = _checksum(path)
             return None if stored == actual else (
-                'it has changed since it was written, as its SHA-256 is another: copy it again, or, '
-                'if another program made it from ours, write it without mmposenc_sha256 in it')
+                'it has changed since it was written, as its SHA-256 is another: copy it again, or '
+                'write it without mmposenc_sha256 if another program made it from ours')
         with open(path, 'rb') as file:
             start = file.read(2)
         if start[:1] == b'\x80':

@@ -27,8 +27,8 @@ def check_numbers(state_dict: Mapping[str, Tensor], file: str,
     wrong = []
     for name, value in state_dict.items():
         here = None if model is None else model.get(name)
-        if (model is None or (here is not None and here.shape == getattr(value, 'shape', here.shape))
-                ) and (reason := _reason_against(value, here)):
+        fits = here is not None and here.shape == getattr(value, 'shape', here.shape)
+        if (model is None or fits) and (reason := _reason_against(value, here)):
             wrong.append(f'{name} ({reason})'.replace('torch.', ''))
     if wrong:
         kind = 'floating-point numbers' if model is None else "numbers of the model's types"

@@ -290,6 +290,6 @@ def test_folders_in_which_nothing_is_written(root) -> None:
         type='CustomDataset', data_root=str(root))), val_dataloader=dict(dataset=dict(
             type='CocoDataset', data_root=str(root), data_prefix=dict(img='images')))))
     key = 'train_dataloader.dataset.data_prefix'  # Its root has the pictures.
-    assert checks.folders_of_data(cfg) == {key: f'{root}/', 'val_dataloader.dataset.data_prefix.img':
-                                           f'{root}/images'}
+    assert checks.folders_of_data(cfg) == {
+        key: f'{root}/', 'val_dataloader.dataset.data_prefix.img': f'{root}/images'}
     assert checks.folders_of_data(cfg, of_classes=True) == {key: f'{root}/'}
