@@ -90,7 +90,7 @@ def test_a_model_in_pieces(repos):
     ('[1]', 'no index with a weight_map'), ('{"a": 1}', 'weight_map'), ('{"weight_map', 'no index'),
     ('{"weight_map": {}}', 'no .safetensors of its'), ('[' * 100_000, 'no index'),
     *((json.dumps({'weight_map': {'a': f'{name}.safetensors'}}), 'of its folder')
-      for name in ('../x', '/etc/x', 'a/../../x', 'C:/x', '..\\x', 'link'))])
+      for name in ('../x', '/etc/x', 'a/../../x', 'C:/x', '..\\x', 'a\0', 'link'))])
 def test_an_index_names_files_of_its_folder(tmp_path, index, said):
     folder = tmp_path / 'model'
     folder.mkdir()
