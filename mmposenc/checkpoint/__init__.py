@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from . import beit, detr, eomt, eva, mm_vit, pvt, sam, swin, vit, vit_names
+from . import beit, detr, eomt, eva, mm_vit, pvt, rtdetr, sam, swin, vit, vit_names
 from .back import back_to_timm
 from .files import read_checkpoint, write_checkpoint
 from .key_biases import join_biases
@@ -16,7 +16,7 @@ from .rules import Converted, Family, Source
 
 #: All sources by their names. Each is declared beside its tables of names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, vit, eomt, eva, vit_names, detr, beit, swin, sam, mm_vit) for source in each.SOURCES}
+    pvt, vit, eomt, eva, vit_names, detr, rtdetr, beit, swin, sam, mm_vit) for source in each.SOURCES}
 
 #: For each source whose weights can go back to timm: the class of timm's models that they go back
 #: to.

@@ -20,8 +20,9 @@ from .integrity import NO_CHECKSUM, store_checksum
 from .loading import load_checkpoint
 from .rules import names_text
 
-#: The keys under which files store weights; 'teacher' is that of DINO's trainings.
-WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
+#: The keys under which files store weights; 'ema' holds RT-DETR's averaged ones, which its release
+#: evaluates, and 'teacher' is that of DINO's trainings.
+WRAPPERS = ('ema', 'state_dict', 'model', 'module', 'teacher')
 
 
 class CheckpointFile(NamedTuple):

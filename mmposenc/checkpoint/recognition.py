@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, CLIP, SigLIP, SAM, '
-             'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR and '
-             "Deformable DETR, and timm's of the models that docs/weights.md lists")
+             'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR, '
+             "Deformable DETR and RT-DETR, and timm's of the models that docs/weights.md lists")
 
 #: Pairs of a pattern that only names in files of one source match, and that source. They decide,
 #: whatever else the file holds.
@@ -42,6 +42,9 @@ _ONLY_OF_TIMM = (
 #: decides.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
+    (r'conv1\.conv1_1\.conv\.weight', 'rt-detr'),
+    (r'model\.backbone\.model\.embedder\.embedder\.0\.convolution\.weight',
+     'huggingface-rt-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
     (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),

@@ -1,12 +1,14 @@
-"""Biases of a decoder's attention, computed from the boxes of its queries."""
+"""Boxes of queries and of cells: biases of a decoder's attention, and proposals."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
+from ..functional.masking import filled_extents
 from ..functional.parts import by_rows
 from ..functional.plain_layers import layer_dtype
 
@@ -143,3 +145,40 @@ class BoxRPB(nn.Module):
 
 
 __all__ = ['BoxRPB', 'PositionRelation']
+
+
+def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask: Tensor | None
+               ) -> tuple[Tensor, Tensor]:
+    """The boxes of the cells of several maps from which two-stage detectors refine proposals
+    (Deformable DETR, Zhu et al., ICLR 2021, App. A.4): centred in the cell, with sides of 0.05
+    * 2^level of the image.
+
+    Args:
+        hw_shapes: (H, W) of each level.
+        like: a tensor (B, ...); boxes have its device and its precision, at least float32.
+        padding_mask: (B, cells) bool, True = padding, at the right and bottom of each level, or
+            None. Boxes are shares of the image without it.
+
+    Returns:
+        (1 or B, cells, 4), (cx, cy, w, h) before the sigmoid, infinite where a cell is not used;
+        (1 or B, cells, 1) bool, which cells are used: padding is not, nor is a cell whose centre
+        lies within 0.01 of the border.
+    """
+    options = dict(device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
+    boxes, start = [], 0
+    for level, (height, width) in enumerate(hw_shapes):
+        sides = torch.tensor([[height, width]], device=like.device)
+        if padding_mask is not None:
+            sides = filled_extents(padding_mask[:, start:start + height * width].unflatten(
+                1, (height, width)))
+        start += height * width
+        rows, cols = torch.meshgrid(*(torch.arange(n, **options) for n in (height, width)),
+                                    indexing='ij')
+        centres = (torch.stack((cols, rows), -1) + 0.5) / sides.flip(1)[:, None, None]
+        boxes.append(torch.cat((centres, torch.full_like(centres, 0.05 * 2.0 ** level)), -1)
+                     .flatten(1, 2))
+    joined = torch.cat(boxes, 1)
+    used = ((joined > 0.01) & (joined < 0.99)).all(-1, keepdim=True)
+    if padding_mask is not None:
+        used = used & ~padding_mask[..., None]
+    return torch.log(joined / (1 - joined)).masked_fill(~used, math.inf), used

@@ -249,3 +249,47 @@ def assert_gradients(found: dict[str, Tensor], expected: dict[str, Tensor]) -> N
         scale = float(grad.abs().max())
         torch.testing.assert_close(found[name], grad, atol=1e-4 * scale + 1e-7, rtol=1e-3,
                                    msg=lambda text, name=name: f'{name}: {text}')
+
+
+def rtdetr(type_: str = 'mmposenc.RTDETR', *, dims: int = 16, neck_dims: int = 16, heads: int = 2,
+           backbone: dict | None = None, channels: tuple[int, ...] = (8, 16, 16),
+           cross: dict | None = None, neck: dict | None = None, encoder: dict | None = None,
+           decoder: dict | None = None, **model: Any) -> ConfigDict:
+    """A small RT-DETR, on our backbone with masks.
+
+    Args:
+        cross, neck, encoder, decoder: what is added to the configs of the decoder's
+            cross-attention, the neck, its encoder and the decoder.
+    """
+    def attention(dims: int, heads: int) -> dict:
+        return dict(embed_dims=dims, num_heads=heads, dropout=0.0)
+
+    def ffn(dims: int, hidden: int, act: str) -> dict:
+        return dict(embed_dims=dims, feedforward_channels=hidden, ffn_drop=0.0,
+                    act_cfg=dict(type=act))
+
+    return ConfigDict({
+        'type': type_, 'num_queries': 7,
+        'data_preprocessor': dict(type='mmposenc.DetDataPreprocessor', mean=[0.0] * 3,
+                                  std=[255.0] * 3, bgr_to_rgb=False, pad_size_divisor=1),
+        'backbone': backbone or pvt(out_indices=(1, 2, 3)),
+        'neck': dict(type='mmposenc.HybridEncoder', in_channels=channels, out_channels=neck_dims,
+                     encoder=dict(num_layers=1, layer_cfg=dict(
+                         self_attn_cfg=attention(neck_dims, 2), ffn_cfg=ffn(neck_dims, 24, 'GELU')),
+                         **(encoder or {})), **(neck or {})),
+        'decoder': dict(num_layers=2, layer_cfg=dict(
+            self_attn_cfg=attention(dims, heads),
+            cross_attn_cfg=dict(attention(dims, heads), num_levels=3, **(cross or {})),
+            ffn_cfg=ffn(dims, 20, 'ReLU')), **(decoder or {})),
+        'bbox_head': dict(type='DINOHead', num_classes=3, embed_dims=dims,
+                          sync_cls_avg_factor=True,
+                          loss_cls=dict(type='mmposenc.MatchedVarifocalLoss'),
+                          loss_bbox=dict(type='L1Loss', loss_weight=5.0),
+                          loss_iou=dict(type='GIoULoss', loss_weight=2.0)),
+        'dn_cfg': dict(label_noise_scale=0.5, box_noise_scale=1.0,
+                       group_cfg=dict(dynamic=True, num_groups=None, num_dn_queries=6)),
+        'train_cfg': dict(assigner=dict(type='HungarianAssigner', match_costs=[
+            dict(type='FocalLossCost', weight=2.0),
+            dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
+            dict(type='IoUCost', iou_mode='giou', weight=2.0)])),
+        'test_cfg': dict(max_per_img=7), **model})

@@ -7,7 +7,7 @@ from mmdet.models.layers.transformer import DDQTransformerDecoder
 from torch import Tensor, nn
 
 from .decoders import DeformableDecoder
-from .detectors import Deformable
+from .encoded import Deformable
 
 
 class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):

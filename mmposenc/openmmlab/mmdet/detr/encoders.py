@@ -8,7 +8,7 @@ from mmdet.models.layers.transformer.utils import MLP
 from mmengine.config import ConfigDict
 from torch import Tensor, nn
 
-from mmposenc.compat.deform_attn import note_host_shapes
+from mmposenc.compat.deform_attn import host_shapes, note_host_shapes
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
 
@@ -83,8 +83,7 @@ class DeformableEncoder(DetrEncoder):
         Raises:
             ValueError: the grids do not have L cells.
         """
-        shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
-                              self.num_levels)
+        shapes = check_levels(query, hw_shapes or host_shapes(spatial_shapes), self.num_levels)
         note_host_shapes(spatial_shapes, shapes)
         points = reference_points
         if points is None:
@@ -92,10 +91,10 @@ class DeformableEncoder(DetrEncoder):
         return self._run_layers(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
-                 reference_points=points), before)
+                 reference_points=points, valid_ratios=valid_ratios), before)
 
 
-def one_layer_config(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
+def one_layer_config(coder: nn.Module, cfg: ReadOnlyConfig, of_encoder: bool = False) -> ConfigDict:
     """A config of a single layer with the sizes of an encoder or decoder, which mmdet builds as a
     placeholder.
 
@@ -103,6 +102,7 @@ def one_layer_config(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
         coder: the encoder or decoder that will replace it.
         cfg: the config of ``coder``; mmdet also reads ``post_norm_cfg`` of a decoder and the text
             layers of Grounding DINO's encoder.
+        of_encoder: whether it is the config of an encoder, also if ``coder`` is a decoder.
     """
     dims, attention = coder.embed_dims, coder.layers[0].self_attn
     sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
@@ -110,7 +110,7 @@ def one_layer_config(coder: nn.Module, cfg: ReadOnlyConfig) -> ConfigDict:
                              self_attn_cfg=dict(sizes))
     if hasattr(attention, 'num_levels'):
         layer['self_attn_cfg']['num_levels'] = attention.num_levels
-    if hasattr(coder.layers[0], 'cross_attn'):
+    if not of_encoder and hasattr(coder.layers[0], 'cross_attn'):
         layer['cross_attn_cfg'] = dict(sizes)
     read = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
     return ConfigDict(num_layers=1, layer_cfg=layer, **read)

@@ -16,8 +16,9 @@ from mmposenc.backbones.layers import run_block
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.layers import MultiheadAttention, ffn_and_norms
 
-from .decoders import DinoDecoder, MultiScaleDeformableAttention
-from .detectors import Arguments, Deformable
+from .decoders import DinoDecoder
+from .deform_attention import MultiScaleDeformableAttention
+from .encoded import Arguments, Deformable
 from .encoders import DeformableEncoder
 
 
@@ -128,6 +129,7 @@ class GroundingDINO(Deformable, MMGroundingDINO):
 
     encoder_type = GroundingEncoder
     decoder_type = GroundingDecoder
+    needs_encoder = 'the encoder of Grounding DINO joins image and text'
     no_relations = {**Deformable.no_relations, 'relation': 'it is not defined for queries of '
                     'Grounding DINO, which also attend to the text; leave it out'}
 

@@ -25,7 +25,7 @@ from .positions import (
 
 class _Encoded(BaseModule):
     """A mixin that replaces the encoder of one of mmdet's pixel decoders; for detectors see
-    :class:`mmposenc.openmmlab.mmdet.detr.detectors.Encoded`."""
+    :class:`mmposenc.openmmlab.mmdet.detr.encoded.Encoded`."""
 
     encoder_type: type[DetrEncoder]
     #: The name that mmdet's class gives the module that computes positions.

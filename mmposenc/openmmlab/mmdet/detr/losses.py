@@ -1,0 +1,74 @@
+"""Losses of classes that also teach how well the box of a query fits."""
+from __future__ import annotations
+
+import torch.nn.functional as F
+from mmdet.models.losses import QualityFocalLoss
+from torch import Tensor
+
+from mmposenc.encodings.checks import check_at_least
+
+
+class MatchedVarifocalLoss(QualityFocalLoss):
+    """RT-DETR's varifocal loss (Zhang et al., CVPR 2021, Eq. 2) of the queries that are matched to
+    objects: with t = 1 for the class of the object and q the IoU of the boxes there, otherwise 0,
+    and p the score, the cross-entropy of p and q has the weight alpha p^gamma (1 - t) + q.
+
+    mmdet's heads of the DETR family give the IoU of matched boxes to a loss of this kind.
+
+    Args:
+        alpha: weight of the scores of other classes and queries.
+        gamma: exponent of scores.
+        loss_weight: factor of the loss.
+
+    Raises:
+        ValueError: a negative number.
+    """
+
+    def __init__(self, alpha: float = 0.75, gamma: float = 2.0, loss_weight: float = 1.0) -> None:
+        super().__init__(loss_weight=loss_weight)
+        check_at_least(0, alpha=alpha, gamma=gamma)
+        self.alpha, self.gamma = alpha, gamma
+
+    def forward(self, pred: Tensor, target: tuple[Tensor, Tensor], weight: Tensor | None = None,
+                avg_factor: float | Tensor | None = None, reduction_override: str | None = None
+                ) -> Tensor:
+        """The sum of the losses of all queries and classes, divided by ``avg_factor``.
+
+        Args:
+            pred: scores before the sigmoid (N, classes).
+            target: class of each query (N,), ``classes`` for none; IoU of its box (N,).
+            weight: (N,), or None.
+            avg_factor: number of matched queries.
+            reduction_override: only for mmdet's signature.
+        """
+        labels, ious = target
+        classes = F.one_hot(labels, pred.shape[1] + 1)[:, :-1].to(pred)
+        score, factor = self._targets(pred.detach().sigmoid(), classes, ious[:, None].to(pred))
+        loss = F.binary_cross_entropy_with_logits(pred, score, factor, reduction='none')
+        if weight is not None:
+            loss = loss * weight[:, None]
+        return self.loss_weight * loss.sum() / (1 if avg_factor is None else avg_factor)
+
+    def _targets(self, scores: Tensor, classes: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
+        """What scores should be, and the weights of the cross-entropy."""
+        wanted = classes * ious
+        return wanted, self.alpha * scores ** self.gamma * (1 - classes) + wanted
+
+
+class MatchabilityAwareLoss(MatchedVarifocalLoss):
+    """DEIM's loss (Huang et al., CVPR 2025, Eq. 5): the cross-entropy of p and q^gamma has the
+    weight alpha p^gamma (1 - t) + t, so that matches of low quality count, too.
+
+    Args:
+        alpha, gamma, loss_weight: as in :class:`MatchedVarifocalLoss`.
+    """
+
+    def __init__(self, alpha: float = 1.0, gamma: float = 1.5, loss_weight: float = 1.0) -> None:
+        super().__init__(alpha, gamma, loss_weight)
+
+    def _targets(self, scores: Tensor, classes: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
+        return (classes * ious ** self.gamma,
+                self.alpha * scores ** self.gamma * (1 - classes) + classes)
+
+
+__all__ = ['MatchabilityAwareLoss', 'MatchedVarifocalLoss']

@@ -1,0 +1,188 @@
+"""RT-DETR against the numbers of transformers' model, and its promises about sizes and padding."""
+import json
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from helpers import tiny_detr as tiny
+from helpers.golden_files import GOLDEN_DIR, load_golden
+from mmdet.structures import DetDataSample
+from mmengine.structures import InstanceData
+
+from mmposenc.checkpoint import convert
+
+SIZES = ((96, 96), (64, 160))
+RESNET = partial(dict, type='mmposenc.ResNetVD', base_channels=4, stem_channels=4,
+                 out_indices=(1, 2, 3), norm_cfg=dict(type='BN', requires_grad=False))
+V2 = partial(tiny.rtdetr, dims=24, heads=3, channels=(32, 64, 128), backbone=RESNET(depth=50))
+CASES = {
+    'v1': partial(tiny.rtdetr, channels=(8, 16, 32), neck=dict(expansion=0.5),
+                  backbone=RESNET(depth=18)),
+    'v2': V2, 'v2 discrete': partial(V2, cross=dict(num_points=[2, 2, 2], sampling='discrete'))}
+
+
+def released(case: str) -> dict[str, torch.Tensor]:
+    """Random weights under Hugging Face's names, which the golden numbers are of."""
+    shapes = json.loads((GOLDEN_DIR / 'rt_detr.json').read_text())
+    shapes = {**shapes[case[:2]], **shapes[case]}
+    rng, weights = np.random.RandomState(0), {}  # Its numbers are the same everywhere.
+    for name, shape in sorted(shapes.items()):
+        module, _, kind = name.rpartition('.')
+        numbers = torch.from_numpy(rng.standard_normal(shape))
+        if len(shapes.get(f'{module}.weight', ())) == 1:  # a norm's
+            numbers = 0.2 * numbers + (kind in ('weight', 'running_var'))
+            weights[name] = numbers.abs() if kind == 'running_var' else numbers
+        else:
+            weights[name] = numbers * (math.prod(shape[1:]) ** -0.5 if len(shape) > 1 else 0.3)
+    return weights
+
+
+def samples(size: tuple[int, int]) -> list[DetDataSample]:
+    boxes = torch.tensor([[0.4, 0.5, 0.3, 0.4], [0.7, 0.3, 0.2, 0.25], [0.3, 0.6, 0.5, 0.3]],
+                         dtype=torch.float64)
+    corners = torch.cat((boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2), 1)
+    corners *= torch.tensor([*size[::-1], *size[::-1]])
+    found = []
+    for part, labels in ((slice(0, 2), [2, 0]), (slice(2, 3), [0])):
+        sample = DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=size))
+        sample.gt_instances = InstanceData(bboxes=corners[part], labels=torch.tensor(labels))
+        found.append(sample)
+    return found
+
+
+def drawn(of_corners, of_others, x, *args, dtype=None):
+    """In the place of random numbers for denoising: for each corner its own."""
+    return torch.tensor(of_corners if x.shape[-1:] == (4,) else [of_others],
+                        dtype=dtype or x.dtype).expand(x.shape).clone()
+
+
+@pytest.fixture
+def float64():
+    """mmdet's denoising makes tensors of the default dtype."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_scores_boxes_and_losses_are_those_of_transformers(case, monkeypatch, float64) -> None:
+    """On a square and on an oblong image; with losses of the encoder, each layer and denoising."""
+    model = tiny.build(CASES[case]()).double()
+    state = convert(released(case), 'huggingface-rt-detr')
+    _, expected = load_golden('rt_detr')
+    monkeypatch.setattr(torch, 'rand_like', partial(drawn, [0.1, 0.9, 0.7, 0.3], 0.2))
+    monkeypatch.setattr(torch, 'randint_like', partial(drawn, [1, 0, 0, 1], 1))
+    eps = torch.finfo(torch.float32).eps  # mmdet adds it to the number of boxes.
+    for number, size in enumerate(SIZES):
+        images = torch.from_numpy(np.random.RandomState(size[1]).randint(
+            0, 256, (2, 3, *size))).double() / 255
+        model.load_state_dict(state)
+        with torch.no_grad():
+            logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
+            losses = model.train()(images, samples(size), mode='loss')
+        found = torch.cat([losses[f'{part}_{kind}'].view(1) for part in (
+            'enc_loss', 'd0.loss', 'loss', 'd0.dn_loss', 'dn_loss') for kind in ('cls', 'bbox', 'iou')
+            ]).view(5, 3)
+        for row, boxes_there in zip(found, (3, 3, 3, 9, 9), strict=True):
+            row[1:] *= (boxes_there + eps) / boxes_there
+        for ours, key in ((logits[-1], 'logits'), (boxes[-1], 'boxes'), (found, 'losses')):
+            torch.testing.assert_close(ours, expected[f'{case}.{number}.{key}'], rtol=1e-12,
+                                       atol=1e-12)
+
+
+PADDING = {
+    'peg, irpe': dict(encoder=dict(pos_encoding=tiny.PEG, rel_pos_encoding=tiny.IRPE)),
+    'points': dict(cross=dict(num_points=[3, 1, 2])),
+    'discrete': dict(cross=dict(num_points=[2, 1, 2], sampling='discrete'), num_queries=5)}
+
+
+@pytest.mark.parametrize('case', PADDING)
+def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, monkeypatch, float64) -> None:
+    """Beside a larger image, and one that is a cell high at the coarsest level. BatchNorm of a
+    training sees all images, so it is in evaluation."""
+    monkeypatch.setattr(torch, 'rand_like', partial(drawn, [0.1, 0.9, 0.7, 0.3], 0.2))
+    monkeypatch.setattr(torch, 'randint_like', partial(drawn, [1, 0, 0, 1], 1))
+    model = tiny.build(tiny.rtdetr(**PADDING[case])).double()
+    sizes = ((64, 100), (31, 80), (96, 128))
+    together, *alone = [results(model, each) for each in (sizes, *((size,) for size in sizes))]
+    for number, (predicted, losses) in enumerate(alone):
+        for key in ('scores', 'bboxes'):
+            torch.testing.assert_close(together[0][number][key], predicted[0][key], rtol=1e-6,
+                                       atol=1e-6)
+    for name, loss in together[1].items():
+        mean = sum(losses[name] for _, losses in alone) / len(sizes)
+        torch.testing.assert_close(loss, mean, rtol=1e-6, atol=1e-6)
+    sum(loss.sum() for loss in together[1].values()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None and p.requires_grad] == []
+
+
+def results(model, sizes, **options):
+    """Predicted instances and losses of images."""
+    data = model.data_preprocessor(tiny.images(sizes, **options), training=True)
+    images, found = data['inputs'].double(), data['data_samples']
+    images.img_shapes = data['inputs'].img_shapes
+    for sample in found:
+        sample.gt_instances.bboxes = sample.gt_instances.bboxes.double()
+    model.eval()
+    with torch.no_grad():
+        predicted = [each.pred_instances for each in model(images, found, mode='predict')]
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.eval()
+    return predicted, model(images, found, mode='loss')
+
+
+def test_images_without_objects_and_all_cells_as_queries() -> None:
+    """Also where the maps have one column at the coarsest level; one query more is refused."""
+    model = tiny.build(tiny.rtdetr(num_queries=8 * 4 + 4 * 2 + 2, test_cfg=dict(max_per_img=9)))
+    data = tiny.images(((64, 32), (64, 32)), boxes=False)
+    tiny.total_loss(model.train(), data).backward()
+    assert all(p.grad is not None for p in model.parameters())
+    assert all(len(each.scores) == 9 for each in tiny.predict(model, data))
+    model.num_queries += 1
+    with pytest.raises(ValueError, match=r'num_queries=43 is more than the 42 cells of the maps '
+                                         r'\(8x4, 4x2, 2x1\)'):
+        tiny.predict(model, data)
+
+
+def test_layers_of_evaluation_and_deims_branches() -> None:
+    """With three of the layers, an image has what a decoder of three layers gives."""
+    options = dict(query_pos_layers=3, mlp_act_cfg=dict(type='SiLU'))
+    model = tiny.build(tiny.rtdetr(decoder=dict(eval_layers=1, **options)))
+    assert [type(each).__name__ for each in model.decoder.ref_point_head] == [
+        'Linear', 'SiLU', 'Linear', 'SiLU', 'Linear']
+    assert not any(isinstance(each, torch.nn.ReLU) for each in model.bbox_head.modules())
+    data = tiny.images(((64, 96),))
+    found = tiny.predict(model, data)[0]
+    model.decoder.eval_layers, model.decoder.layers = None, model.decoder.layers[:1]
+    torch.testing.assert_close(tiny.predict(model, data)[0].bboxes, found.bboxes)
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(encoder_='x'), "encoder='x': RTDETR has none of its own"),
+    (dict(num_feature_levels=4), 'num_feature_levels=4, but the decoder has num_levels=3'),
+    (dict(channels=(8, 16)), 'num_feature_levels=3, but the neck has num_levels=2'),
+    (dict(cross=dict(num_points=[4, 4])), r'num_points=\[4, 4\] must be at least 1, or as many'),
+    (dict(cross=dict(sampling='nearest')), "sampling='nearest' must be 'bilinear' or 'discrete'"),
+    (dict(decoder=dict(eval_layers=3)), 'decoder.eval_layers=3 must be from 1 to num_layers=2'),
+    (dict(decoder=dict(query_pos_layers=4)), 'query_pos_layers=4 must be 2 or 3')])
+def test_bad_options_are_named(options, message) -> None:
+    options = dict(options)
+    model = {'encoder': options.pop('encoder_')} if 'encoder_' in options else {}
+    with pytest.raises(ValueError, match=message):
+        tiny.build({**tiny.rtdetr(**options), **model})
+
+
+def test_other_detectors_may_leave_their_encoder_to_the_neck() -> None:
+    """As DINO here; DETR, whose decoder attends to one map, may not."""
+    neck = tiny.rtdetr().neck
+    cfg = tiny.small('DINO', levels=3, dims=16, backbone=tiny.pvt(out_indices=(1, 2, 3)))
+    model = tiny.build({**cfg, 'neck': neck, 'encoder': None})
+    data = tiny.images(((64, 96), (45, 61)))
+    tiny.total_loss(model.train(), data).backward()
+    assert all(p.grad is not None for p in model.parameters())
+    with pytest.raises(ValueError, match='encoder=None: only a detector whose decoder samples'):
+        tiny.build({**tiny.detr(), 'encoder': None})
