@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint import Converted, convert_with_report, recognise
+from ..checkpoint import SOURCES, Converted, convert_with_report, recognise
 from ..checkpoint.encoding_names import (
     BUT_ENCODINGS,
     GRIDS,
@@ -109,7 +109,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         converted = _under_our_names(state, prefix, name)
         source, state = converted.source, fit_weights(model, converted, name)
     else:
-        state = convert_drop_ins(model, state, name)
+        state = convert_drop_ins(model, _converted_detector(model, state, name), name)
     weights = model.state_dict()
     slots = _replaced_slots(model, weights, state, strict, same_model)
     fitting = _fitting_weights(weights, state)
@@ -140,6 +140,21 @@ def _log_new_weights(name: str, new: list[str], encodings: list[str], level: int
     if encodings:
         print_log(f'{name} was trained without {names_text(encodings, 2)}: with zero_init=True a '
                   'new encoding does not change the outputs at first', 'current', level)
+
+
+def _converted_detector(model: nn.Module, state: State, name: str) -> State:
+    """The weights of a release's whole detector under the names of a detector here; others as they
+    are."""
+    if any(key in state for key in model.state_dict()):
+        return state
+    with suppress(ValueError):  # The message about what does not fit says it.
+        source = recognise(state)
+        if source is not None and SOURCES[source].of_detector:
+            converted = convert_with_report(state, source)
+            print_log(f'{name}: weights of {SOURCES[source].files}, under names of this project',
+                      'current')
+            return converted.state_dict
+    return state
 
 
 def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
@@ -183,7 +198,7 @@ def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted
         converted = convert_with_report(state)
         if converted.source is None:
             return converted
-        if converted.source.endswith('detr'):
+        if SOURCES[converted.source].of_detector:
             raise ValueError('these are weights of a whole detector: convert them with '
                              f'`mmposenc convert {converted.source}`, and give the result to '
                              'load_from')

@@ -16,7 +16,8 @@ from .rules import Converted, Family, Source
 
 #: All sources by their names. Each is declared beside its tables of names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, vit, eomt, eva, vit_names, detr, rtdetr, beit, swin, sam, mm_vit) for source in each.SOURCES}
+    pvt, vit, eomt, eva, vit_names, detr, rtdetr, beit, swin, sam, mm_vit)
+    for source in each.SOURCES}
 
 #: For each source whose weights can go back to timm: the class of timm's models that they go back
 #: to.

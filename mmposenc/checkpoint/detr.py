@@ -142,9 +142,10 @@ _WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
 SOURCES = (
     # The source of a DETR, or of its transformer alone. Of 91 category numbers and 'no object', the
     # 80 classes of COCO and 'no object' are kept.
-    Source('irpe-detr', _DETR, _WRAPPERS, files='the releases of DETR and iRPE-DETR'),
+    Source('irpe-detr', _DETR, _WRAPPERS, of_detector=True,
+           files='the releases of DETR and iRPE-DETR'),
     # Deformable DETR on one level or several, with box refinement and with two stages; only the 80
     # classes of COCO are kept.
-    Source('deformable-detr', _deformable_rules, _WRAPPERS,
+    Source('deformable-detr', _deformable_rules, _WRAPPERS, of_detector=True,
            files='the release of Deformable DETR'),
 )

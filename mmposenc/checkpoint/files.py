@@ -20,9 +20,10 @@ from .integrity import NO_CHECKSUM, store_checksum
 from .loading import load_checkpoint
 from .rules import names_text
 
-#: The keys under which files store weights; 'ema' holds RT-DETR's averaged ones, which its release
-#: evaluates, and 'teacher' is that of DINO's trainings.
-WRAPPERS = ('ema', 'state_dict', 'model', 'module', 'teacher')
+#: The key of the averaged weights in files of RT-DETR and DEIM, which their releases evaluate.
+AVERAGED = 'ema'
+#: The keys under which files store weights; 'teacher' is that of DINO's trainings.
+WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
 
 
 class CheckpointFile(NamedTuple):
@@ -72,7 +73,8 @@ def _unwrap(loaded: Mapping, name: str) -> CheckpointFile:
     meta = loaded.get('meta')
     ignored: list[str] = []
     for _ in WRAPPERS:
-        wrapper = next((key for key in WRAPPERS if isinstance(loaded.get(key), Mapping)), None)
+        wrapper = next((key for key in (AVERAGED, *WRAPPERS)
+                        if isinstance(loaded.get(key), Mapping)), None)
         if wrapper is not None:
             ignored += [str(key) for key in loaded if key != wrapper]
             loaded = loaded[wrapper]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import torch
 from torch import Tensor
 
 from .rules import Pair, Rule, Source, State, joined_pair, rules_to_ours
@@ -14,29 +13,17 @@ _STEM = {'conv': (0, 3, 6), 'norm': (1, 4, 7)}
 _SHORTCUT = {'conv': 1, 'norm': 2}
 
 
-def _with_counter(name: str, match: re.Match[str], tensor: Tensor, state: State
-                  ) -> dict[str, Tensor]:
-    """A weight under its new name. Frozen BatchNorms of the releases have no counter of batches,
-    which mmdet's have."""
-    renamed = {name: tensor}
-    counter = match[0].replace('running_var', 'num_batches_tracked')
-    if name.endswith('running_var') and counter not in state:
-        renamed[name.replace('running_var', 'num_batches_tracked')] = torch.tensor(0)
-    return renamed
-
-
 def _rename_stem(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
     first, number, part, kind = match.groups()
     place = _STEM[part][int(number) - (first == 'conv1.conv1_')]
-    return _with_counter(f'backbone.stem.{place}.{kind}', match, tensor, state)
+    return {f'backbone.stem.{place}.{kind}': tensor}
 
 
 def _rename_block(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
     stage, block, branch, part, kind = match.groups()
     place = (f'downsample.{_SHORTCUT[part]}' if branch == 'short' else
              f'{"conv" if part == "conv" else "bn"}{"abc".index(branch[-1]) + 1}')
-    return _with_counter(f'backbone.layer{int(stage) + 1}.{block}.{place}.{kind}', match, tensor,
-                         state)
+    return {f'backbone.layer{int(stage) + 1}.{block}.{place}.{kind}': tensor}
 
 
 def _rename_branch(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
@@ -90,7 +77,8 @@ _RTDETR = (
 #: Hugging Face's names as those of the releases; files of transformers 4 and 5 differ.
 _HUGGING_FACE = (
     (r'^model\.decoder\.class_embed', 'decoder.dec_score_head'),
-    (r'^model\.decoder\.bbox_embed', 'decoder.dec_bbox_head'), (r'^model\.decoder\.query', 'decoder.query'),
+    (r'^model\.decoder\.bbox_embed', 'decoder.dec_bbox_head'),
+    (r'^model\.decoder\.query', 'decoder.query'),
     (r'^model\.decoder\.', 'decoder.decoder.'),
     (r'^model\.encoder\.(?:aifi|encoder)\.', 'encoder.encoder.'),
     (r'^model\.encoder\.', 'encoder.'),
@@ -119,7 +107,7 @@ def _huggingface_rules(state: State) -> tuple[Rule, ...]:
 SOURCES = (
     # A whole detector, or its backbone alone.
     Source('rt-detr', _RTDETR, ((r'^(?=conv1\.conv1_|res_layers\.)', 'backbone.'),),
-           files="the releases of RT-DETR, RT-DETRv2 and DEIM's RT-DETRv2"),
-    Source('huggingface-rt-detr', _huggingface_rules, _HUGGING_FACE,
+           of_detector=True, files="the releases of RT-DETR, RT-DETRv2 and DEIM's RT-DETRv2"),
+    Source('huggingface-rt-detr', _huggingface_rules, _HUGGING_FACE, of_detector=True,
            files='RT-DETR and RT-DETRv2 of Hugging Face'),
 )

@@ -135,6 +135,7 @@ class Source(NamedTuple):
         outside: why names that ``names`` leaves out are dropped.
         then: the source to whose names the rules convert; None: to this project's names.
         timm: the class of timm's models that weights go back to.
+        of_detector: whether the names are those of a whole detector.
         files: whose files have these names, as docs/weights.md lists them.
     """
 
@@ -145,6 +146,7 @@ class Source(NamedTuple):
     outside: str = ''
     then: Source | None = None
     timm: Family | None = None
+    of_detector: bool = False
     files: str = ''
 
     def __call__(self, state_dict: State) -> Converted:

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..backbones.archs import replaced_encodings
 from ..backbones.modules import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
-from ..encodings.build import EncodingConfig, build_encoding
+from ..encodings.build import EncodingConfig, build_encoding, listed
 from ..encodings.checks import check_at_least
 from ..functional.masking import (
     map_to_tokens,
@@ -51,6 +52,9 @@ class HybridEncoder(BaseModule):
     an image has the results that it has alone, and BatchNorm uses only valid cells.
     """
 
+    #: The argument that takes encodings.
+    encodings_in = 'encoder'
+
     def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
                  encoder: ConfigType | None = None,
                  encoder_pos: EncodingConfig | str | None = 'sine',
@@ -78,7 +82,12 @@ class HybridEncoder(BaseModule):
                 raise ValueError(f'encoder has embed_dims={each.embed_dims}; it must be '
                                  f'out_channels={dims}')
         self.sine = encoder_pos == 'sine'
-        cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos
+        sines = dict(type='mmposenc.SinCosPositionEncoding')
+        cfg = sines if self.sine else encoder_pos
+        replaced = replaced_encodings(nn.Module, {'pos_encoding': sines}, {
+            'pos_encoding': [*listed(cfg), *listed((encoder or {}).get('pos_encoding'))]})
+        self.replaced_encodings = {slot: line and f'{line} in the neck'
+                                   for slot, line in replaced.items()}
         # Configs exclude parameters of this name from weight decay.
         self.encoder_pos_encodings = None if cfg is None else ModuleList(
             build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract]

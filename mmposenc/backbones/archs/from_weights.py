@@ -37,6 +37,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         options += [BACKBONE + option for option in _pvt_options(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
         options.append('model.neck.bias=True')
+    if 'level_embed' not in state_dict:  # RT-DETR always refines boxes, in two stages.
+        return options
     first, second = (state_dict.get(f'bbox_head.reg_branches.{i}.0.weight') for i in (0, 1))
     if first is not None and second is not None and not torch.equal(first, second):
         options.append('model.with_box_refine=True')

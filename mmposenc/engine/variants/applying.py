@@ -11,15 +11,22 @@ from mmengine.config import Config
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
+from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.models import build_bare, image_channels, run_network
-from mmposenc.engine.config.nodes import Size, listed, type_name, value_at
+from mmposenc.engine.config.nodes import (
+    Size,
+    listed,
+    type_name,
+    type_without_library,
+    value_at,
+)
 from mmposenc.engine.config.options import config_of_arguments, override_in_place
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
-from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID
+from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID, pop_absolute
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import error_text
 
@@ -51,8 +58,9 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
     changed = copy.deepcopy(parsed.cfg)
     node = changed.model
     for key in insertion.path:  # Configs share parts, so what is changed is copied first.
-        node[key] = dict(node[key])
-        node = node[key]
+        place = int(key) if isinstance(node, list) else key
+        node[place] = copy.copy(value_at(node, key) or {})
+        node = node[place]
     if insertion.kind == 'backbone' and type_name(node) != insertion.type:
         node['type'] = insertion.type
     try:
@@ -113,14 +121,17 @@ def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyCo
 
 def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
                     changes: ReadOnlyConfig) -> None:
-    owner = model
-    for key in parsed.insertion.path[:-1]:
-        owner = owner[key]
-    owner['type'] = f"mmposenc.{parsed.insertion.type.rpartition('.')[2]}"
+    around = '.'.join(parsed.insertion.path[:-1])
+    owner = value_at(model, around) if around else model
+    name = type_without_library(owner)
+    if name in CLASSES['model']:
+        owner['type'] = f'mmposenc.{name}'
     if 'pos_encoding' in changes:
         node.pop('encoder_pos', None)
         for key in ('pos_encoding', 'positions'):
             node[key] = copy.deepcopy(changes[key])
+        if 'encoder_pos' in parsed.insertion.takes:  # A neck has it beside its encoder.
+            owner['encoder_pos'] = pop_absolute(node)
     if 'rel_pos_encoding' in changes:
         relative = copy.deepcopy(changes['rel_pos_encoding'])
         for each in listed(relative):

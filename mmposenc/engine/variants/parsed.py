@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,20 +19,14 @@ from mmposenc.engine.config.arguments import model_class
 from mmposenc.engine.config.models import preprocessor_as_written
 from mmposenc.engine.config.nodes import (
     Size,
+    keys_and_values,
     tested_size,
     trained_size,
     type_name,
     type_without_library,
-    value_at,
 )
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.signatures import accepted_arguments
-
-#: mmdet's detectors whose encoder takes encodings in this project; those classes replace mmdet's.
-DETECTORS = tuple(name for name, module in CLASSES['model'].items()
-                  if module in ('openmmlab.mmdet.detr.detectors', 'openmmlab.mmdet.detr.ddq'))
-PIXEL_DECODERS = tuple(name for name, module in CLASSES['model'].items()
-                       if module == 'openmmlab.mmdet.detr.pixel_decoders')
 
 
 class Insertion(NamedTuple):
@@ -40,9 +35,9 @@ class Insertion(NamedTuple):
     Attributes:
         kind: 'backbone' or 'encoder'.
         path: its keys below ``model``.
-        type: of it, or of the detector around an encoder: the config's, or this project's class
-            of the same name.
-        cls: the class of a backbone; None of an encoder.
+        type: of it, or of the detector, neck or pixel decoder around an encoder: the config's, or
+            this project's class of the same name.
+        cls: the class of this type.
         takes: the arguments of that class.
         options: a copy of what the config says there.
     """
@@ -88,7 +83,8 @@ def parse_config(cfg: Config) -> ParsedConfig:
 
 
 def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
-    """Which part of a model takes encodings: its backbone, otherwise the encoder of a DETR."""
+    """Which part of a model takes encodings: its backbone, otherwise the encoder of the first part
+    whose class says in which argument it has one (``encodings_in``)."""
     backbone = model.get('backbone') or ConfigDict()
     names = [(type_name(backbone), backbone.get('type'))]
     name = type_without_library(backbone)
@@ -99,17 +95,28 @@ def _insertion_of(scope: str, model: ConfigDict) -> Insertion:
         takes = accepted_arguments(cls) or set()
         if set(SLOTS) <= takes:
             return Insertion('backbone', ('backbone',), name, cls, takes, backbone.to_dict())
-    for path, known in (((), DETECTORS), (('panoptic_head', 'pixel_decoder'), PIXEL_DECODERS),
-                        (('decode_head', 'pixel_decoder'), PIXEL_DECODERS)):
-        node = value_at(model, '.'.join(path)) if path else model
-        if isinstance(node, dict) and type_without_library(node) in known:
-            return Insertion('encoder', (*path, 'encoder'), type_name(node), None, set(),
-                             node.get('encoder', ConfigDict()).to_dict())
+    for path, node in _parts(model, ()):
+        name = type_without_library(node)
+        for kind in (f'mmposenc.{name}', node['type']) if name in CLASSES['model'] else (
+                node['type'],):
+            cls = model_class(kind, scope)
+            if argument := getattr(cls, 'encodings_in', None):
+                return Insertion('encoder', (*path, argument), type_name(node), cls,
+                                 accepted_arguments(cls) or set(),
+                                 dict(node.get(argument) or {}))
     raise ValueError(
         f'nothing in the model of this config takes position encodings: its backbone is '
         f'{type_name(backbone)!r}, its type {type_name(model)!r}. Needed: a backbone of mmposenc '
-        f'(PVT, ViT, DeiT, Swin) or of the name of one, or one of {", ".join(DETECTORS)}, or a '
-        'pixel decoder of MaskFormer or Mask2Former')
+        "(PVT, ViT, DeiT, Swin) or of the name of one, a detector of mmdet's DETR family, a pixel "
+        'decoder of MaskFormer or Mask2Former, or the neck mmposenc.HybridEncoder')
+
+
+def _parts(node: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ConfigDict]]:
+    """The parts of a model that have a type, the outer ones first, with their keys."""
+    if isinstance(node, dict) and 'type' in node:
+        yield path, node
+    for key, value in keys_and_values(node):
+        yield from _parts(value, (*path, str(key)))
 
 
 def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:

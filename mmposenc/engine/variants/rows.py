@@ -72,6 +72,9 @@ def _backbone_encodings(parsed: ParsedConfig) -> ModelEncodings:
 def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
     options = parsed.insertion.options
     absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
+    if 'encoder_pos' in parsed.insertion.takes:  # A neck has it beside its encoder.
+        owner = value_at(parsed.cfg, '.'.join(('model', *parsed.insertion.path[:-1])))
+        absolute = owner.get('encoder_pos', 'sine')
     tokens, positions = listed(options.get('pos_encoding') or []), options.get('positions')
     if absolute is not None:
         # An entry has one list of positions for all its encodings, and here it must be the usual

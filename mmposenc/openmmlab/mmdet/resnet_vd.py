@@ -5,6 +5,10 @@ from mmcv.cnn import build_conv_layer, build_norm_layer
 from mmdet.models.backbones import ResNetV1d
 from torch import nn
 
+from mmposenc.backbones.checkpoints import load_pretrained
+from mmposenc.backbones.modules import is_pretrained
+from mmposenc.checkpoint import convert_with_report, read_checkpoint
+
 
 class ResNetVD(ResNetV1d):
     """ResNet-vd as in RT-DETR's releases (``PResNet``): mmdet's ResNetV1d, whose parameters it has,
@@ -26,6 +30,19 @@ class ResNetVD(ResNetV1d):
                 build_conv_layer(kwargs['conv_cfg'], channels, channels, 1, bias=False),
                 build_norm_layer(kwargs['norm_cfg'], channels)[1])
         return stage
+
+    def init_weights(self) -> None:
+        """Initialise as mmdet does; the file of an ``init_cfg`` may be the release's, of this
+        backbone or of a detector with it."""
+        if not is_pretrained(self.init_cfg):
+            super().init_weights()
+            return
+        checkpoint = self.init_cfg['checkpoint']
+        state = convert_with_report(read_checkpoint(checkpoint).state_dict).state_dict
+        if inner := {name.removeprefix('backbone.'): value for name, value in state.items()
+                     if name.startswith('backbone.')}:
+            state = inner
+        load_pretrained(self, state, name=str(checkpoint))
 
 
 __all__ = ['ResNetVD']

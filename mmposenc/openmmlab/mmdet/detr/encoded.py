@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from mmdet.models.detectors import DetectionTransformer
 from mmdet.structures import DetDataSample
-from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.backbones.modules import is_pretrained
 from mmposenc.compat.deform_attn import host_shapes, note_host_shapes
 from mmposenc.config_types import ConfigType
@@ -42,6 +42,8 @@ class Encoded(DetectionTransformer):
     """
 
     encoder_type: type[DetrEncoder]
+    #: The argument that takes encodings; '' if there is none.
+    encodings_in = 'encoder'
     #: The class of this project that replaces the decoder; None keeps mmdet's decoder.
     decoder_type: type[nn.Module] | None = None
     #: Why the encoder, or the decoder's keys, cannot do without an absolute encoding; '' if they
@@ -103,9 +105,9 @@ class Encoded(DetectionTransformer):
 
     def init_weights(self) -> None:
         """Initialise as mmdet does, except that encodings keep their own initial values and a
-        checkpoint of the whole detector (``init_cfg``) is not overwritten."""
-        if is_pretrained(self.init_cfg):
-            BaseModule.init_weights(self)
+        checkpoint of the whole detector (``init_cfg``), which may be a release's, is loaded."""
+        if is_pretrained(self.init_cfg) and 'prefix' not in self.init_cfg:
+            load_pretrained(self, self.init_cfg['checkpoint'])
             return
         self._init_parts()
         reset_encodings(self.encoder)
@@ -139,15 +141,26 @@ class Encoded(DetectionTransformer):
 
     def extract_feat(self, batch_inputs: Tensor) -> tuple[Tensor, ...]:
         """Extract features as mmdet does; necks of this project also get the images' sizes."""
-        neck = self.neck if self.with_neck and positions.masks_exactly(self) else None
+        if not self.with_neck or not positions.masks_exactly(self):
+            return super().extract_feat(batch_inputs)
         shapes, full_hw = getattr(batch_inputs, 'img_shapes', None), tuple(batch_inputs.shape[-2:])
-        if isinstance(neck, ChannelMapper):
-            return neck(self.backbone(batch_inputs), shapes, full_hw)
-        if isinstance(neck, HybridEncoder):
-            maps = self.backbone(batch_inputs)
-            return neck(maps, None if shapes is None else positions.exact_mask(
-                maps[0], full_hw, list(shapes)))
-        return super().extract_feat(batch_inputs)
+        maps = self.backbone(batch_inputs)
+        for neck in self.necks:
+            if isinstance(neck, ChannelMapper):
+                maps = neck(maps, shapes, full_hw)
+            elif isinstance(neck, HybridEncoder):
+                maps = neck(maps, None if shapes is None else positions.exact_mask(
+                    maps[0], full_hw, list(shapes)))
+            else:
+                maps = neck(maps)
+        return maps
+
+    @property
+    def necks(self) -> list[nn.Module]:
+        """The neck, or the necks of a list, in which each gets the maps of the one before."""
+        if not self.with_neck:
+            return []
+        return list(self.neck) if isinstance(self.neck, nn.Sequential) else [self.neck]
 
     def _masks(self, features: Sequence[Tensor], samples: Sequence[DetDataSample] | None
                ) -> list[Tensor | None]:
@@ -217,8 +230,8 @@ class Deformable(Encoded):
         given = {'decoder': cross.get('num_levels', 4)}
         if encoder is not None:
             given['encoder'] = encoder.num_levels
-        elif self.with_neck and isinstance(self.neck, HybridEncoder):
-            given['neck'] = len(self.neck.in_channels)
+        elif self.necks and isinstance(self.necks[-1], HybridEncoder):
+            given['neck'] = len(self.necks[-1].in_channels)
         for name, levels in given.items():
             if levels != self.num_feature_levels:
                 raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '

@@ -28,6 +28,7 @@ class _Encoded(BaseModule):
     :class:`mmposenc.openmmlab.mmdet.detr.encoded.Encoded`."""
 
     encoder_type: type[DetrEncoder]
+    encodings_in = 'encoder'
     #: The name that mmdet's class gives the module that computes positions.
     sine_name: str
 

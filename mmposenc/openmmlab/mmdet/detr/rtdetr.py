@@ -132,6 +132,7 @@ class RTDETR(Deformable, mm.DINO):
     """
 
     decoder_type = RTDETRDecoder
+    encodings_in = ''
 
     def __init__(self, *args: object, num_feature_levels: int = 3,
                  dn_cfg: ConfigType | None = None, **kwargs: object) -> None:
@@ -149,7 +150,7 @@ class RTDETR(Deformable, mm.DINO):
         super()._init_layers()
         del self.query_embedding
         dims = self.decoder.embed_dims
-        channels = getattr(self.neck, 'out_channels', dims) if self.with_neck else dims
+        channels = getattr(self.necks[-1], 'out_channels', dims) if self.necks else dims
         self.input_proj = nn.ModuleList(ConvNorm(channels, dims, 1)
                                         for _ in range(self.num_feature_levels))
         for branch in self.bbox_head.reg_branches:
