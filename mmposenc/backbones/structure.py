@@ -120,7 +120,9 @@ def _token_kinds(model: nn.Module) -> list[Kind]:
             class_and_owner = type(module).__name__, _owner_text(name)
             inside.setdefault(class_and_owner, Kind('')).add(name, module)
     for (class_name, owner), kind in inside.items():
-        kind.text = f'{class_name} in {counted(len(kind.modules), "MLP")}{owner}'
+        where = ('added to queries or keys' if '_pos_encodings' in owner
+                 else f'in {counted(len(kind.modules), "MLP")}')
+        kind.text = f'{class_name} {where}{owner}'
     return [*kinds.values(), *inside.values()]
 
 

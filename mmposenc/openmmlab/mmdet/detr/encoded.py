@@ -83,10 +83,12 @@ class Encoded(DetectionTransformer):
             self.decoder_type, decoder_cfg, 'decoder')
         self.encoder = one_layer_config(encoder or decoder, encoder_cfg or {}, of_encoder=True)
         self.decoder = decoder_cfg if decoder is None else one_layer_config(decoder, decoder_cfg)
-        if self.neck_encodes:  # mmdet's sines are built, but not used.
+        if self.neck_encodes:
             self.positional_encoding = dict(num_feats=decoder.embed_dims // 2)
         super()._init_layers()
         self.encoder = encoder or nn.Identity()
+        if self.neck_encodes:
+            self.positional_encoding = None
         if decoder is not None:
             self.decoder = decoder
         if encoder is not None and self.decoder.embed_dims != encoder.embed_dims:
