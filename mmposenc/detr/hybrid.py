@@ -164,7 +164,7 @@ class HybridEncoder(BaseModule):
             if not is_compiling() and coarse != tuple(
                     (side + 1) // 2 for side in fine):
                 raise ValueError(f'inputs have sizes {sizes}; each must be half of the one before, '
-                                 f'rounded up')
+                                 'rounded up: take maps of the backbone that are (out_indices)')
 
 
 class ConvNorm(nn.Module):

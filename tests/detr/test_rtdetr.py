@@ -186,3 +186,75 @@ def test_other_detectors_may_leave_their_encoder_to_the_neck() -> None:
     assert all(p.grad is not None for p in model.parameters())
     with pytest.raises(ValueError, match='encoder=None: only a detector whose decoder samples'):
         tiny.build({**tiny.detr(), 'encoder': None})
+
+
+@pytest.mark.parametrize('kind, gamma, alpha', [
+    ('MatchedVarifocalLoss', 2.0, 0.75), ('MatchabilityAwareLoss', 1.5, 1.0)])
+def test_losses_of_classes_follow_their_formulas(kind, gamma, alpha) -> None:
+    """One score at a time; the gradient does not pass through the weights."""
+    import mmposenc
+    logits = torch.randn(4, 3, requires_grad=True)
+    labels, ious = torch.tensor([3, 1, 0, 3]), torch.tensor([0.0, 0.7, 0.2, 0.0])
+    loss = getattr(mmposenc.detr, kind)(loss_weight=2.0)(logits, (labels, ious), avg_factor=2)
+    expected = 0
+    for query in range(4):
+        for number in range(3):
+            p, hit = logits[query, number].sigmoid(), labels[query] == number
+            q = ious[query] if hit else 0.0
+            if kind == 'MatchedVarifocalLoss':
+                weight = q if hit else alpha * p.detach() ** gamma
+            else:
+                q, weight = q ** gamma, 1.0 if hit else alpha * p.detach() ** gamma
+            expected -= weight * (q * p.log() + (1 - q) * (1 - p).log())
+    torch.testing.assert_close(loss, expected)
+    assert torch.autograd.gradcheck(lambda x: getattr(mmposenc.detr, kind)(alpha=0)(
+        x, (labels, ious.double())), logits.detach().double().requires_grad_())
+    with pytest.raises(ValueError, match='gamma=-1 must be >= 0'):
+        getattr(mmposenc.detr, kind)(gamma=-1)
+
+
+def test_boxes_of_cells_are_mmdets() -> None:
+    """To the bit in float32, with padding."""
+    from mmdet.models.detectors import DeformableDETR
+    model = tiny.build(tiny.rtdetr())
+    shapes = torch.tensor([[13, 60], [7, 30], [4, 15]])
+    memory = torch.randn(2, int(shapes.prod(1).sum()), 16)
+    masks = [torch.zeros(2, *hw, dtype=torch.bool) for hw in shapes.tolist()]
+    for mask, (rows, cols) in zip(masks, ((9, 41), (5, 21), (3, 11)), strict=True):
+        mask[1, rows:], mask[1, :, cols:] = True, True
+    for mask in (None, torch.cat([each.flatten(1) for each in masks], 1)):
+        found = model.gen_encoder_output_proposals(memory, mask, shapes.clone())
+        theirs = DeformableDETR.gen_encoder_output_proposals(model, memory, mask, shapes)
+        torch.testing.assert_close(found[1].expand_as(theirs[1]), theirs[1], rtol=0, atol=0)
+        torch.testing.assert_close(found[0], theirs[0], rtol=0, atol=0)
+
+
+def test_levels_with_different_numbers_of_points() -> None:
+    """As mmcv's attention with as many points everywhere, of which some have no weight."""
+    from mmposenc.openmmlab.mmdet.detr.deform_attention import MultiScaleDeformableAttention
+    counts, sizes = [1, 3, 2], dict(embed_dims=8, num_heads=2, num_levels=3, dropout=0.0)
+    some = MultiScaleDeformableAttention(num_points=counts, **sizes)
+    every = MultiScaleDeformableAttention(num_points=3, **sizes)
+    used = torch.arange(3) < torch.tensor(counts)[:, None]
+    state = every.state_dict()
+    bias = state['sampling_offsets.bias'].view(2, 3, 3, 2)
+    torch.testing.assert_close(some.sampling_offsets.bias, bias[:, used].flatten())
+    with torch.no_grad():
+        for name in ('sampling_offsets', 'attention_weights'):
+            weight = torch.randn_like(getattr(some, name).weight)
+            getattr(some, name).weight.copy_(weight)
+            whole = torch.zeros(2, 3, 3, weight.shape[0] // 12, 8)
+            whole[:, used] = weight.view(2, 6, -1, 8)
+            getattr(every, name).weight.copy_(whole.flatten(0, 3))
+        every.attention_weights.bias.view(2, 3, 3)[:, ~used] = -torch.inf
+        for name in ('value_proj', 'output_proj'):
+            getattr(every, name).load_state_dict(getattr(some, name).state_dict())
+        # Offsets are shares of the number of points of their level.
+        scale = (3 / torch.tensor(counts)).view(1, 3, 1, 1, 1)
+        every.sampling_offsets.weight.view(2, 3, 3, 2, 8).mul_(scale)
+        every.sampling_offsets.bias.view(2, 3, 3, 2).mul_(scale[..., 0])
+    inputs = dict(query=torch.randn(2, 5, 8), value=torch.randn(2, 63, 8),
+                  reference_points=torch.rand(2, 5, 3, 4),
+                  spatial_shapes=torch.tensor([[6, 8], [3, 4], [1, 3]]),
+                  level_start_index=torch.tensor([0, 48, 60]))
+    torch.testing.assert_close(some(**inputs), every(**inputs))

@@ -20,9 +20,11 @@ def shrink(cfg: Config) -> Config:
     positions and levels need, few queries, and no file of weights."""
     model = cfg.model
     _shrink_backbone(model.backbone)
-    if 'encoder' in model:  # Decoders scale positions of queries from the second layer on.
-        model.encoder.num_layers, model.decoder.num_layers = 1, 2
+    if 'decoder' in model:  # Decoders scale positions of queries from the second layer on.
+        model.decoder.num_layers = 2
         model.num_queries, model.test_cfg.max_per_img = 5, 5
+    if 'encoder' in model:
+        model.encoder.num_layers = 1
     head = model.get('panoptic_head') or model.get('decode_head') or {}
     if 'pixel_decoder' in head:
         head.pixel_decoder.encoder.num_layers, head.transformer_decoder.num_layers = 1, 3
@@ -34,7 +36,7 @@ def shrink(cfg: Config) -> Config:
     if batches.get('pad_size_divisor', 1) > 64:
         batches.pad_size_divisor = 64
     for augment in batches.get('batch_augments') or ():
-        augment.size = (64, 64)
+        augment['random_size_range' if 'random_size_range' in augment else 'size'] = (64, 64)
     return cfg
 
 

@@ -7,8 +7,13 @@ from helpers.scripts import short
 from helpers.variants import check_fits
 
 from mmposenc import engine
+from mmposenc.backbones.structure import encoding_lines
 from mmposenc.encodings import ENCODINGS, CombinedRPE, ConvMLP, TokenEncoding
+from mmposenc.engine.config.models import build_bare
+from mmposenc.engine.config.nodes import listed
+from mmposenc.engine.variants.applying import with_entry_checked
 from mmposenc.engine.variants.encodings import read_entries
+from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.signatures import parameters_of
 
 SMALL, DETECTION = 'mmposenc::classification/small/', 'mmposenc::detection/'
@@ -24,7 +29,9 @@ MODELS = {
         'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
         'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
         'model.encoder.num_layers': 2, 'model.decoder.num_layers': 1}),
-    'Deformable DETR': (DETECTION + 'small/deformable-detr_r18-w16_1xb4-50e_bccd.py', {})}
+    'Deformable DETR': (DETECTION + 'small/deformable-detr_r18-w16_1xb4-50e_bccd.py', {}),
+    'RT-DETR': (DETECTION + 'small/rt-detr_r18vd-w16_1xb4-50e_trees.py', {
+        'model.decoder.num_layers': 1})}
 
 
 @pytest.fixture(scope='module')
@@ -56,3 +63,26 @@ def test_what_fits(name, configs):
             fits = size in expected(cls, model)
             with nullcontext() if fits else pytest.raises(ValueError):
                 check_fits(cfg, entry, [size])
+
+
+@pytest.mark.parametrize('word, absolute, between', [
+    ('peg', None, 'PEG'), ('none', None, None), ('sincos+peg', 'sine', 'PEG'),
+    ('keep+peg', 'sine', 'PEG'), ('learned', dict(type='mmposenc.LearnedPositionEmbedding'), None)])
+def test_a_neck_in_a_list_of_necks(word, absolute, between, configs):
+    """Its class says that it takes encodings, and what replaces its sines is said."""
+    cfg = copy.deepcopy(configs['RT-DETR'])
+    cfg.model.neck = [dict(type='ChannelMapper', in_channels=[32, 64, 128], out_channels=128,
+                           kernel_size=1, num_outs=3),
+                      {**cfg.model.neck, 'in_channels': [128] * 3}]
+    parsed = parse_config(cfg)
+    assert parsed.insertion.path == ('neck', '1', 'encoder')
+    changed = with_entry_checked(parsed, read_entries([word])[0], {1.0: (128, 96)})
+    neck = changed.model.neck[1]
+    assert neck['encoder_pos'] == absolute and neck['encoder']['layer_cfg']
+    found = listed(neck['encoder']['pos_encoding'])
+    assert [each['type'] for each in found] == ([f'mmposenc.{between}'] if between else [])
+    assert 'encoder_pos' not in cfg.model.neck[1]
+    said = [line for line in encoding_lines(build_bare(changed, 'meta')) if 'in place of' in line]
+    new = between or ('LearnedPositionEmbedding' if absolute else 'none')
+    assert said == ([] if absolute == 'sine' else [
+        f'pos_encoding: {new} in place of SinCosPositionEncoding in the neck'])

@@ -1,0 +1,40 @@
+# DEIM (CVPR 2025) on RT-DETRv2 with ResNet-18-vd: the matchability-aware loss, and more objects in
+# an image: mosaics of four and mixtures of two images in epochs 4 to 63.
+# Recipe: DEIM's, 120 epochs, 16 images a step; a flat rate until epoch 64, then a cosine to half.
+# Reference: metafile.yml; not trained here. Mixed images come from a cache, so a resumed training
+# does not see the same ones.
+#
+#     bash tools/dist_train.sh configs/detection/rt_detr/deim_rt-detrv2_r18vd_4xb4-120e_coco.py 4
+_base_ = 'rt-detrv2_r18vd_4xb4-120e_coco.py'
+model = dict(
+    decoder=dict(
+        query_pos_layers=3, mlp_act_cfg=dict(type='SiLU'),
+        layer_cfg=dict(ffn_cfg=dict(act_cfg=dict(type='SiLU')))),
+    bbox_head=dict(loss_cls=dict(
+        _delete_=True, type='mmposenc.MatchabilityAwareLoss', gamma=1.5)))
+
+strong_pipeline = _base_.train_pipeline
+mosaic = dict(type='RandomApply', prob=0.5, transforms=[
+    dict(type='CachedMosaic', img_scale=(320, 320), pad_val=0, max_cached_images=50),
+    dict(
+        type='RandomAffine', max_rotate_degree=10, max_translate_ratio=0.1,
+        scaling_ratio_range=(0.5, 1.5), max_shear_degree=0, border_val=(0, 0, 0))])
+mixture = dict(
+    type='CachedMixUp', img_scale=(640, 640), ratio_range=(1, 1), pad_val=0, max_cached_images=20,
+    prob=0.5)
+dense_pipeline = [*strong_pipeline[:2], mosaic, *strong_pipeline[2:-2], mixture,
+                  *strong_pipeline[-2:]]
+train_dataloader = dict(dataset=dict(pipeline=_base_.plain_pipeline))
+custom_hooks = [
+    _base_.custom_hooks[0],
+    dict(type='PipelineSwitchHook', switch_epoch=4, switch_pipeline=dense_pipeline),
+    dict(type='PipelineSwitchHook', switch_epoch=64, switch_pipeline=strong_pipeline),
+    _base_.custom_hooks[1]]
+
+optim_wrapper = dict(optimizer=dict(lr=0.0002))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.0005, by_epoch=False, begin=0, end=2000),
+    dict(
+        type='CosineAnnealingLR', begin=64, end=117, T_max=53, eta_min_ratio=0.5, by_epoch=True,
+        convert_to_iter_based=True),
+    dict(type='ConstantLR', factor=1.0, begin=117, end=120)]
