@@ -164,7 +164,7 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
         (1 or B, cells, 1) bool, which cells are used: padding is not, nor is a cell whose centre
         lies within 0.01 of the border.
     """
-    options = dict(device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
+    dtype = torch.promote_types(like.dtype, torch.float32)
     boxes, start = [], 0
     for level, (height, width) in enumerate(hw_shapes):
         sides = torch.tensor([[height, width]], device=like.device)
@@ -172,8 +172,8 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
             sides = filled_extents(padding_mask[:, start:start + height * width].unflatten(
                 1, (height, width)))
         start += height * width
-        rows, cols = torch.meshgrid(*(torch.arange(n, **options) for n in (height, width)),
-                                    indexing='ij')
+        rows, cols = torch.meshgrid(*(torch.arange(side, device=like.device, dtype=dtype)
+                                      for side in (height, width)), indexing='ij')
         centres = (torch.stack((cols, rows), -1) + 0.5) / sides.flip(1)[:, None, None]
         boxes.append(torch.cat((centres, torch.full_like(centres, 0.05 * 2.0 ** level)), -1)
                      .flatten(1, 2))

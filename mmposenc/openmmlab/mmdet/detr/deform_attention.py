@@ -103,11 +103,13 @@ class MultiScaleDeformableAttention(MMCVDeformable):
                                       valid_ratios)
         return self.dropout(self.output_proj(out)) + identity
 
-    def _sampled(self, value: Tensor, *args: Tensor) -> Tensor:
+    def _sampled(self, value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,
+                 locations: Tensor, weights: Tensor) -> Tensor:
+        args = (value, spatial_shapes, level_start_index, locations, weights, self.im2col_step)
         # For these mmcv has no kernel.
         if value.device.type in ('cpu', 'meta') or value.dtype == torch.bfloat16:
-            return ms_deform_attn_forward(value, *args, self.im2col_step)
-        return MultiScaleDeformableAttnFunction.apply(value, *args, self.im2col_step)
+            return ms_deform_attn_forward(*args)
+        return MultiScaleDeformableAttnFunction.apply(*args)
 
     def _sum_of_levels(self, value: Tensor, spatial_shapes: Tensor, points: Tensor,
                        offsets: Tensor, weights: Tensor, valid_ratios: Tensor | None) -> Tensor:

@@ -52,8 +52,8 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     needs_key_pos = ('cross-attention of Conditional DETR compares positions of queries and keys '
                      'separately from their contents')
 
-    def _check_encoder(self, encoder: DetrEncoder) -> None:
-        if encoder.embed_dims != 256:
+    def _check_encoder(self, encoder: DetrEncoder | None) -> None:
+        if encoder is not None and encoder.embed_dims != 256:
             raise ValueError(f'encoder has embed_dims={encoder.embed_dims}; it must be 256: the '
                              f'decoder of Conditional DETR encodes points by as many numbers')
 

@@ -55,6 +55,8 @@ class Encoded(DetectionTransformer):
     no_relations: dict[str, str] = {}
     #: Why the neck cannot encode in the place of the encoder (``encoder=None``); '' if it can.
     needs_encoder = ''
+    #: mmdet's sines, or their config while it is built; None where the neck encodes.
+    positional_encoding: Any
 
     def _init_layers(self) -> None:
         encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)

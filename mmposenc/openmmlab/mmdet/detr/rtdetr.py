@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from mmdet.models import detectors as mm
 from mmdet.models.layers.transformer import CdnQueryGenerator, inverse_sigmoid
-from mmdet.structures import DetDataSample
 from mmdet.structures.bbox import bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
@@ -174,9 +174,9 @@ class RTDETR(Deformable, mm.DINO):
                 for projection, each, mask in zip(self.input_proj, maps, masks, strict=True)]
 
     def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
-                    batch_data_samples: Sequence[DetDataSample] | None = None
-                    ) -> tuple[Arguments, Arguments]:
-        """Choose the queries among the tokens; in training, add those for denoising.
+                    **kwargs: Any) -> tuple[Arguments, Arguments]:
+        """Choose the queries among the tokens; in training, add those for denoising the boxes of
+        ``batch_data_samples``.
 
         Raises:
             ValueError: there are fewer tokens than queries.
@@ -193,7 +193,8 @@ class RTDETR(Deformable, mm.DINO):
                                 for each in (tokens, scores, boxes))
         content, reference, mask, for_head = query.detach(), boxes.detach(), None, {}
         if self.training:
-            labels, noisy, mask, meta = self.dn_query_generator(batch_data_samples)
+            labels, noisy, mask, meta = self.dn_query_generator(
+                kwargs['batch_data_samples'])
             content = torch.cat((labels, content), 1)
             reference = torch.cat((noisy, reference), 1)
             for_head = dict(enc_outputs_class=scores, enc_outputs_coord=boxes.sigmoid(),
