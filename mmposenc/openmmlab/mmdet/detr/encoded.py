@@ -231,12 +231,12 @@ class Deformable(Encoded):
 
     def _check_encoder(self, encoder: DetrEncoder | None) -> None:
         cross = self.decoder.get('layer_cfg', {}).get('cross_attn_cfg', {})
-        given = {'decoder': cross.get('num_levels', 4)}
+        given = {}
         if encoder is not None:
             given['encoder'] = encoder.num_levels
         elif self.necks and isinstance(self.necks[-1], HybridEncoder):
             given['neck'] = len(self.necks[-1].in_channels)
-        for name, levels in given.items():
+        for name, levels in (*given.items(), ('decoder', cross.get('num_levels', 4))):
             if levels != self.num_feature_levels:
                 raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '
                                  f'has num_levels={levels}; they must be equal')
