@@ -163,7 +163,7 @@ def test_layers_of_evaluation_and_deims_branches() -> None:
 
 @pytest.mark.parametrize('options, message', [
     (dict(encoder_='x'), "encoder='x': RTDETR has none of its own"),
-    (dict(num_feature_levels=4), 'num_feature_levels=4, but the decoder has num_levels=3'),
+    (dict(num_feature_levels=4), 'num_feature_levels=4, but the neck has num_levels=3'),
     (dict(channels=(8, 16)), 'num_feature_levels=3, but the neck has num_levels=2'),
     (dict(cross=dict(num_points=[4, 4])), r'num_points=\[4, 4\] must be at least 1, or as many'),
     (dict(cross=dict(sampling='nearest')), "sampling='nearest' must be 'bilinear' or 'discrete'"),
