@@ -3,8 +3,12 @@
 mmcv has the form, and uses it on the CPU by itself; on a GPU it asks for the operator, because its
 form reads every size of every level from the device, one by one. Here they are read once.
 """
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+
+from ..functional.tracing import is_exporting
 
 
 def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
@@ -25,6 +29,29 @@ def note_host_shapes(spatial_shapes: Tensor, shapes: list[tuple[int, int]]) -> T
     """Store on the tensor what :func:`host_shapes` returns, if the numbers are known already."""
     spatial_shapes.host_shapes = shapes  # type: ignore[attr-defined]
     return spatial_shapes
+
+
+def level_sizes(shapes: Sequence[tuple[int, int]], like: Tensor) -> tuple[Tensor, Tensor]:
+    """The sizes and starts of levels as mmcv's attention takes them.
+
+    Args:
+        shapes: (H, W) of each level, numbers or, in an export, symbols.
+        like: a tensor on the device that is wanted.
+
+    Returns:
+        ``spatial_shapes`` (levels, 2) with the numbers noted on it, and ``level_start_index``
+        (levels,), both long.
+    """
+    starts = [0]
+    for height, width in shapes[:-1]:
+        starts.append(starts[-1] + height * width)
+    flat = [side for shape in shapes for side in shape] + starts
+    if is_exporting():  # torch.tensor would turn symbols into the numbers of the example.
+        sizes = torch.stack([like.new_full((), each, dtype=torch.long) for each in flat])
+    else:
+        sizes = torch.tensor(flat, device=like.device)
+    spatial_shapes = sizes[:-len(starts)].view(-1, 2)
+    return note_host_shapes(spatial_shapes, list(shapes)), sizes[-len(starts):]
 
 
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -65,7 +65,7 @@ class PositionRelation(nn.Module):
             (B, heads, n, m), at least 0.
         """
         boxes, later = boxes.detach().float(), later.detach().float()
-        step = _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims)
+        step = _PAIRS // (later.shape[0] * later.shape[1] * 4 * self.embed_dims)
         return by_rows(lambda some: self._bias_of_pairs(some, later), boxes, step, dim=1, out_dim=2)
 
     def _bias_of_pairs(self, boxes: Tensor, later: Tensor) -> Tensor:
@@ -147,6 +147,19 @@ class BoxRPB(nn.Module):
 __all__ = ['BoxRPB', 'PositionRelation']
 
 
+def cell_centres(hw: tuple[int, int], width: Tensor, height: Tensor) -> Tensor:
+    """The centres (B, H * W, 2), x and y, of the cells of a map of size ``hw``, as shares of the
+    width and height (B, 1) of its valid part.
+
+    The numbers are mmdet's, which come from ``torch.linspace``; that would fix an exported file to
+    the size of its example.
+    """
+    dtype = torch.promote_types(width.dtype, torch.float32)
+    y, x = (torch.arange(side, dtype=dtype, device=width.device) + 0.5 for side in hw)
+    x, y = (x / width)[:, None].expand(-1, hw[0], -1), (y / height)[..., None].expand(-1, -1, hw[1])
+    return torch.stack((x, y), -1).flatten(1, 2)
+
+
 def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask: Tensor | None
                ) -> tuple[Tensor, Tensor]:
     """The boxes of the cells of several maps from which two-stage detectors refine proposals
@@ -167,16 +180,13 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
     dtype = torch.promote_types(like.dtype, torch.float32)
     boxes, start = [], 0
     for level, (height, width) in enumerate(hw_shapes):
-        sides = torch.tensor([[height, width]], device=like.device)
+        sides = [like.new_full((1, 1), side, dtype=dtype) for side in (height, width)]
         if padding_mask is not None:
-            sides = filled_extents(padding_mask[:, start:start + height * width].unflatten(
-                1, (height, width)))
+            level_mask = padding_mask[:, start:start + height * width].unflatten(1, (height, width))
+            sides = filled_extents(level_mask).to(dtype).split(1, 1)
         start += height * width
-        rows, cols = torch.meshgrid(*(torch.arange(side, device=like.device, dtype=dtype)
-                                      for side in (height, width)), indexing='ij')
-        centres = (torch.stack((cols, rows), -1) + 0.5) / sides.flip(1)[:, None, None]
-        boxes.append(torch.cat((centres, torch.full_like(centres, 0.05 * 2.0 ** level)), -1)
-                     .flatten(1, 2))
+        centres = cell_centres((height, width), sides[1], sides[0])
+        boxes.append(torch.cat((centres, torch.full_like(centres, 0.05 * 2.0 ** level)), -1))
     joined = torch.cat(boxes, 1)
     used = ((joined > 0.01) & (joined < 0.99)).all(-1, keepdim=True)
     if padding_mask is not None:

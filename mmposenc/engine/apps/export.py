@@ -24,7 +24,9 @@ from .raw_outputs import Detections, RawOutputs
 
 #: Parts of models that cannot be exported, by class name, and why.
 REFUSED = {
-    'MultiScaleDeformableAttention': 'deformable attention samples maps at places that it computes',
+    'MSDeformAttnPixelDecoder': 'mmdet puts the sizes of its maps into tensors, and a file would '
+                                'have those of its example',
+    'DDQTransformerDecoder': 'its layers choose queries by suppression, in no fixed number',
     'PPM': 'pooling to a fixed grid (PSPNet, UperNet) takes one size of images only; use '
            '--fixed-size',
 }
@@ -101,6 +103,13 @@ def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
         raise ValueError(f'{type(model).__name__} has two stages: the number of its proposals '
                          f'depends on the image, and there are no raw outputs between; export a '
                          f'detector of one stage, or the backbone (docs/export.md)')
+    if hasattr(model, 'forward_transformer'):
+        from mmposenc.openmmlab.mmdet.detr.encoded import Encoded
+        if not isinstance(model, Encoded):
+            name = type(model).__name__
+            raise ValueError(f"model.type={name!r} is mmdet's, whose code needs the sizes of "
+                             f"images as numbers; write 'mmposenc.{name}', which takes the "
+                             f"same weights")
     for name, module in model.named_modules():
         kind = next((base.__name__ for base in type(module).__mro__ if base.__name__ in REFUSED),
                     None)
@@ -196,6 +205,7 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: Notes)
         return op.Reshape(last, [-1])
 
     written = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=OPSET,
+                             optimize=False,  # It may drop one of two equal limits of numbers.
                              custom_translation_table={
                                  torch.ops.mmposenc.suppress.default: nms_of_onnx},
                              input_names=['images'], output_names=notes['outputs'])

@@ -61,6 +61,8 @@ class RawOutputs(nn.Module):
                           ) -> Iterator[tuple[str, float]]:
         """For each output, how far another runtime's numbers are from ours: the largest difference
         as a share of the span of ours, or of their largest value if that is more."""
+        if getattr(self.model, 'as_two_stage', False):
+            others = _in_order_of(ours, others)
         for name, one, other in zip(self.output_names(images), ours, others, strict=True):
             size = float(max(one.max() - one.min(), one.abs().max())) or 1.0
             yield name, (float((one - other).abs().max()) / size if one.shape == other.shape
@@ -102,6 +104,13 @@ class RawOutputs(nn.Module):
                 yield from ((f'{name}_{level}', each) for level, each in enumerate(part))
 
 
+def _in_order_of(ours: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    """The scores and boxes of queries of another runtime in our order. Two stages choose queries in
+    the order of their scores, where rounding may exchange neighbours."""
+    nearest = torch.cdist(torch.cat(tuple(ours), -1), torch.cat(tuple(others), -1)).argmin(-1)
+    return [each.gather(1, nearest[..., None].expand_as(each)) for each in others]
+
+
 class Detections(RawOutputs):
     """A module from one image to its boxes, as mmdet's ``predict`` returns them: boxes (n, 4) in
     pixels of the input, their scores and their labels (n,), the best first.
@@ -116,14 +125,17 @@ class Detections(RawOutputs):
         super().__init__(model)
         from mmdet.models.dense_heads.base_dense_head import BaseDenseHead
         head: Any = getattr(model, 'bbox_head', None)
-        decoders = ('predict_by_feat', '_predict_by_feat_single')
-        if (not isinstance(head, BaseDenseHead) or hasattr(model, 'mask_head')
-                or not head.use_sigmoid_cls
-                or any(getattr(type(head), name) is not getattr(BaseDenseHead, name)
+        from mmdet.models.dense_heads.detr_head import DETRHead
+        usual: Any = DETRHead if self.queries else BaseDenseHead
+        decoders = ('predict_by_feat', '_predict_by_feat_single')[self.queries:]
+        if (not isinstance(head, usual) or hasattr(model, 'mask_head')
+                or not (self.queries or head.use_sigmoid_cls)
+                or any(getattr(type(head), name) is not getattr(usual, name)
                        for name in decoders)):
             raise ValueError(f'--decode: {type(model).__name__} with {type(head).__name__} decodes '
-                             'its boxes differently; RetinaNet, FCOS, ATSS and similar work')
-        kind = head.test_cfg.nms.get('type', 'nms')
+                             'its boxes differently; RetinaNet, FCOS, ATSS, the family of DETR and '
+                             'similar work')
+        kind = 'nms' if self.queries else head.test_cfg.nms.get('type', 'nms')
         if kind != 'nms':
             raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
 
@@ -142,6 +154,11 @@ class Detections(RawOutputs):
 
     def _named_outputs(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
         head, size = self.model.bbox_head, tuple(images.shape[-2:])
+        if self.queries:
+            (_, (scores,)), (_, (boxes,)) = super()._named_outputs(images)
+            found = head._predict_by_feat_single(scores, boxes, dict(img_shape=size), rescale=False)
+            yield from (('boxes', found.bboxes), ('scores', found.scores), ('labels', found.labels))
+            return
         features = self.model.extract_feat(self._normalised_and_padded(images))
         if is_exporting():
             boxes, scores, labels = decoded_boxes(head, head(features), size)

@@ -9,8 +9,9 @@ import onnxruntime
 import pytest
 import torch
 import torch.nn.functional as F
+from helpers import tiny_detr
 from helpers.tiny_data import coco_node, make_coco
-from helpers.tiny_detr import deformable, detr
+from helpers.tiny_detr import ddq, deformable, detr, dino
 from mmengine.config import Config
 from mmseg.structures import SegDataSample
 
@@ -99,6 +100,36 @@ def test_detr_with_a_checkpoint(tmp_path):
 
 #: (height, width) of pictures: to be padded in both directions, in one, in none; enlarged; reduced.
 PICTURES = ((321, 227), (227, 321), (320, 320), (33, 500), (120, 90), (90, 120), (640, 479))
+
+
+RELATION = dict(relation=dict(type='mmposenc.PositionRelation'))
+TWO_STAGES = dict(levels=2, dims=256, as_two_stage=True, with_box_refine=True)
+
+
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('cfg', [
+    dino(encoder=dict(pos_encoding=dict(type='mmposenc.PEG'))),
+    *(pytest.param(cfg, marks=pytest.mark.slow, id=name) for name, cfg in dict(
+        DETR=detr(), DeformableDETR=deformable(), two_stages=deformable(**TWO_STAGES),
+        relation=dino(decoder=RELATION), conditional=tiny_detr.conditional(),
+        dab=tiny_detr.dab()).items())])
+def test_queries_are_those_of_predict(cfg, tmp_path):
+    """Boxes of the family of DETR at sizes that no test of the exporter has seen, and the raw
+    outputs of several images."""
+    model = tiny_detr.build(cfg).eval()
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
+    path, weights = tmp_path / 'model.onnx', str(tmp_path / 'weights.pth')
+    _, check = export(config(cfg), weights, path, size=(96, 128))
+    assert check.difference < 1e-4 and len({images for images, *_ in check.sizes}) == 2
+    export(config(cfg), weights, path, size=(96, 128), decode=True, overwrite=True)
+    run = onnx_runner(path)
+    for size in ((96, 128), (64, 64), (77, 90), (129, 70), (160, 40), (33, 200), (200, 300)):
+        data = tiny_detr.images((size,))
+        expected, = tiny_detr.predict(model, data)
+        boxes, scores, labels = run(data['inputs'][0][None].float())
+        torch.testing.assert_close(boxes, expected.bboxes, atol=1e-2, rtol=1e-4)
+        torch.testing.assert_close(scores, expected.scores, atol=1e-5, rtol=0)
+        assert labels.tolist() == expected.labels.tolist()
 
 
 @pytest.mark.filterwarnings('ignore')
@@ -224,11 +255,10 @@ def padded(model):
 
 
 @pytest.mark.parametrize('cfg, options, match', [
-    (config(detr()), dict(decode=True), r'--decode: DETR with DETRHead decodes its '),
+    (config(detr('DETR')), {}, "model.type='DETR' is mmdet's, .* write 'mmposenc.DETR'"),
     (config(padded(detr(backbone=BACKBONE))), {},
      r'data_preprocessor pads pictures, and DETR leaves padding out, .*pad_size_divisor=1'),
-    (config(deformable()), {},
-     r'encoder.layers.0.self_attn is a MultiScaleDeformable'),
+    (config(ddq()), {}, 'decoder is a DDQTransformerDecoder: its layers choose queries by supp'),
     (config(dense('RetinaNet')), dict(size=(32, 64)),
      r'size=\(32, 64\): the graph of this example would hold only for heights from '),
     (config(dense('RetinaNet', nms=dict(type='soft_nms'))), dict(decode=True),

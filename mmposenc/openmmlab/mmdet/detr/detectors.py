@@ -8,7 +8,7 @@ from torch import Tensor
 from mmposenc.detr.encoders import DetrEncoder
 
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
-from .encoded import Arguments, Deformable, Dense
+from .encoded import AnyBatchDINO, Arguments, Deformable, Dense
 from .encoders import DABEncoder
 
 
@@ -101,7 +101,7 @@ class DeformableDETR(Deformable, mm.DeformableDETR):
     decoder_type = DeformableDecoder
 
 
-class DINO(Deformable, mm.DINO):
+class DINO(Deformable, AnyBatchDINO):
     """DINO (Zhang et al., ICLR 2023) with PEG in its encoder.
 
     Arguments are those of mmdet's DINO, with ``encoder`` and ``decoder.relation`` as in

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmdet.models.detectors import DetectionTransformer
+from mmdet.models.detectors import DINO, DetectionTransformer
 from mmdet.structures import DetDataSample
 from torch import Tensor, nn
 
 from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.backbones.modules import is_pretrained
-from mmposenc.compat.deform_attn import host_shapes, note_host_shapes
+from mmposenc.compat.deform_attn import host_shapes, level_sizes
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation, cell_boxes
 from mmposenc.detr.encoders import DetrEncoder
@@ -259,7 +259,7 @@ class Deformable(Encoded):
                     self.encoder_pos, self.encoder_pos_encodings, self.positional_encoding, feature,
                     level_mask)
                 embed = embed.view(1, 1, -1)
-                embedded.append(embed.expand(len(feature), feature[0, 0].numel(), -1)
+                embedded.append(embed.expand(feature.shape[0], feature[0, 0].numel(), -1)
                                 if position is None else position + embed)
             for_encoder['feat_pos'] = torch.cat(embedded, 1)
         return for_encoder, dict(memory_mask=mask, **shared)
@@ -273,19 +273,15 @@ class Deformable(Encoded):
                    ) -> tuple[Tensor, Tensor | None, Arguments]:
         """The tokens of all levels one after the other, their mask, and where the levels lie."""
         shapes = [(each.shape[-2], each.shape[-1]) for each in maps]
-        mask_flat, ratios = None, maps[0].new_ones(len(maps[0]), len(shapes), 2)
+        mask_flat, ratios = None, maps[0].new_ones(maps[0].shape[0], len(shapes), 2)
         if any(mask is not None for mask in masks):
             whole = [torch.zeros(len(maps[0]), *hw, dtype=torch.bool, device=ratios.device)
                      if mask is None else mask for mask, hw in zip(masks, shapes, strict=True)]
             mask_flat = torch.cat([mask.flatten(1) for mask in whole], 1)
             ratios = torch.stack([self.get_valid_ratio(mask) for mask in whole], 1)
-        starts = [0]
-        for height, width in shapes[:-1]:
-            starts.append(starts[-1] + height * width)
-        spatial_shapes = torch.tensor(shapes, device=ratios.device)
+        spatial_shapes, starts = level_sizes(shapes, ratios)
         return torch.cat([map_to_tokens(each) for each in maps], 1), mask_flat, dict(
-            spatial_shapes=note_host_shapes(spatial_shapes, shapes), valid_ratios=ratios,
-            level_start_index=torch.tensor(starts, device=ratios.device))
+            spatial_shapes=spatial_shapes, valid_ratios=ratios, level_start_index=starts)
 
     def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor | None,
                         spatial_shapes: Tensor, level_start_index: Tensor, valid_ratios: Tensor
@@ -335,3 +331,16 @@ class Deformable(Encoded):
         boxes, used = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
         memory = memory.masked_fill(~used, 0)
         return self.memory_trans_norm(self.memory_trans_fc(memory)), boxes
+
+
+class AnyBatchDINO(DINO):
+    """mmdet's DINO without its comparison of the number of images with that of the queries: an
+    exported file would have that number for ever."""
+
+    def forward_decoder(self, query: Tensor, memory: Tensor, memory_mask: Tensor | None,
+                        dn_mask: Tensor | None = None, **kwargs: Any) -> Arguments:
+        """Decode as mmdet does."""
+        states, references = self.decoder(
+            query=query, value=memory, key_padding_mask=memory_mask, self_attn_mask=dn_mask,
+            reg_branches=self.bbox_head.reg_branches, **kwargs)
+        return dict(hidden_states=states, references=list(references))

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
+import torch
 from mmdet.models.layers.transformer.utils import MLP
 from mmengine.config import ConfigDict
 from torch import Tensor, nn
 
 from mmposenc.compat.deform_attn import host_shapes, note_host_shapes
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.detr.boxes import cell_centres
 from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
 
 from .decoders import DeformableEncoderLayer
@@ -43,8 +44,6 @@ class DeformableEncoder(DetrEncoder):
     """
 
     layer_type = DeformableEncoderLayer
-    get_encoder_reference_points = staticmethod(
-        DeformableDetrTransformerEncoder.get_encoder_reference_points)
 
     def __init__(self, *args: object, pos_encoding_shared: bool = False, **kwargs: object) -> None:
         self.pos_encoding_shared = pos_encoding_shared
@@ -87,7 +86,9 @@ class DeformableEncoder(DetrEncoder):
         note_host_shapes(spatial_shapes, shapes)
         points = reference_points
         if points is None:
-            points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
+            own = torch.cat([cell_centres(hw, wide * hw[1], high * hw[0]) for hw, (wide, high) in
+                             zip(shapes, valid_ratios.permute(1, 2, 0)[..., None], strict=True)], 1)
+            points = own[:, :, None] * valid_ratios[:, None]
         return self._run_layers(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,

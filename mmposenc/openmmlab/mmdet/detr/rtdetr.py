@@ -16,7 +16,7 @@ from mmposenc.detr.layers import build_activation
 from mmposenc.encodings.checks import check_choices
 
 from .decoders import DeformableDecoder
-from .encoded import Arguments, Deformable
+from .encoded import AnyBatchDINO, Arguments, Deformable
 
 #: Contrastive denoising as in all of the releases' configs.
 DENOISING = dict(label_noise_scale=0.5, box_noise_scale=1.0,
@@ -110,7 +110,7 @@ class DenoisingQueries(CdnQueryGenerator):
                                                                             input_bbox_query)
 
 
-class RTDETR(Deformable, mm.DINO):
+class RTDETR(Deformable, AnyBatchDINO):
     """RT-DETR (Zhao et al., CVPR 2024) and RT-DETRv2 (Lv et al., 2024) at any size of images.
 
     The neck encodes, usually a :class:`HybridEncoder` with any encodings. The tokens of its maps
