@@ -112,7 +112,7 @@ TWO_STAGES = dict(levels=2, dims=256, as_two_stage=True, with_box_refine=True)
     *(pytest.param(cfg, marks=pytest.mark.slow, id=name) for name, cfg in dict(
         DETR=detr(), DeformableDETR=deformable(), two_stages=deformable(**TWO_STAGES),
         relation=dino(decoder=RELATION), conditional=tiny_detr.conditional(),
-        dab=tiny_detr.dab()).items())])
+        dab=tiny_detr.dab(), rtdetr=tiny_detr.rtdetr()).items())])
 def test_queries_are_those_of_predict(cfg, tmp_path):
     """Boxes of the family of DETR at sizes that no test of the exporter has seen, and the raw
     outputs of several images."""
