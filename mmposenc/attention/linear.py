@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import Linear, Module, init
 
 from ..checkpoint.key_biases import join_biases, mask_of_keys
 from ..functional.linear import linear
@@ -15,7 +16,7 @@ from ..functional.tracing import is_exporting
 
 
 @mark_as_formula
-class QVLinear(nn.Linear):
+class QVLinear(Linear):
     """A joint projection to queries, keys and values without a bias of keys (BEiT, EVA-02, DINOv3).
 
     Args:
@@ -31,8 +32,8 @@ class QVLinear(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Initialise as ``nn.Linear`` does, with zeros for biases."""
-        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        nn.init.zeros_(self.bias)
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        init.zeros_(self.bias)
         self.register_buffer('bias_mask', mask_of_keys(self.bias.detach()[:self.in_features]))
 
     def trained_bias(self) -> Tensor:
@@ -66,25 +67,25 @@ def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
                          f'{tuple(x.shape)}')
 
 
-def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> nn.Linear:
+def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
     """Build the joint projection to queries, keys and values; 'qv' means without a bias of the
     keys."""
     if qkv_bias not in (True, False, 'qv'):
         raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
     return (QVLinear(embed_dims) if qkv_bias == 'qv' else
-            nn.Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+            Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
 
 
-def project(layer: nn.Module, x: Tensor) -> Tensor:
+def project(layer: Module, x: Tensor) -> Tensor:
     """``layer(x)``. A linear layer that is only its formula is computed by
     :func:`mmposenc.functional.linear.linear`: equal to rounding, in less time where oneDNN is the
     faster library."""
-    if not isinstance(layer, nn.Linear) or not are_plain(layer):
+    if not isinstance(layer, Linear) or not are_plain(layer):
         return layer(x)
     return linear(x, layer.weight, _bias_of(layer))
 
 
-def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
+def linear_of_channels(layer: Module, x: Tensor, channels: slice) -> Tensor:
     """Some of the output channels of a linear layer.
 
     Args:
@@ -96,13 +97,13 @@ def linear_of_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     Returns:
         (..., number of channels).
     """
-    if not isinstance(layer, nn.Linear) or not are_plain(layer):
+    if not isinstance(layer, Linear) or not are_plain(layer):
         return layer(x)[..., channels]
     bias = _bias_of(layer)
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
 
 
-def _bias_of(layer: nn.Linear) -> Tensor | None:
+def _bias_of(layer: Linear) -> Tensor | None:
     return layer.trained_bias() if isinstance(layer, QVLinear) else layer.bias
 
 

@@ -66,8 +66,9 @@ class AxisWriter(LogitWriter):
         by_row = self._input_of_chunk(work, 'row_bias')
         by_col = self._input_of_chunk(work, 'col_bias')
         if by_row is not None and by_col is not None:
-            self._products[0] += by_row.unsqueeze(-2)
-            self._products[1] += by_col.unsqueeze(-3)
+            # Not in place: selective checkpointing may have stored the products.
+            self._products[0] = self._products[0] + by_row.unsqueeze(-2)
+            self._products[1] = self._products[1] + by_col.unsqueeze(-3)
         vector = self._input_of_chunk(work, 'prefix')
         if vector is not None:
             self._products.append(cells @ vector.transpose(-2, -1).unsqueeze(-3))
