@@ -116,7 +116,7 @@ class TableByQuery(Table):
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vectors of its pairs."""
-        return gather_buckets(q @ self.table, self.buckets.ids(q.device))
+        return gather_buckets(q @ self.table.to(q.dtype), self.buckets.ids(q.device))
 
 
 class TableByKey(Table):
@@ -127,7 +127,7 @@ class TableByKey(Table):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each key with the vectors of its pairs."""
         ids = self.buckets.ids(k.device)
-        return gather_buckets(k @ self.table, ids.t()).transpose(-2, -1)
+        return gather_buckets(k @ self.table.to(k.dtype), ids.t()).transpose(-2, -1)
 
 
 class TableOnValues(Table):

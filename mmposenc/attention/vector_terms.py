@@ -45,8 +45,8 @@ class AxisHalves(Term):
         cells, dims = q[:, :, self.prefix:].reshape(shape), q.shape[-1] // 2
         by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
         head = 'h' if self.rows.dim() == 4 else ''
-        rows = torch.einsum(f'bhyxd,{head}ykd->bhyxk', by_row, self.rows * scale)
-        cols = torch.einsum(f'bhyxd,{head}xkd->bhyxk', by_col, self.cols * scale)
+        rows = torch.einsum(f'bhyxd,{head}ykd->bhyxk', by_row, (self.rows * scale).to(q.dtype))
+        cols = torch.einsum(f'bhyxd,{head}xkd->bhyxk', by_col, (self.cols * scale).to(q.dtype))
         if self.row_bias is not None:
             rows = rows + self.row_bias[:, :, None].to(q.dtype)
         if self.col_bias is not None:
@@ -82,7 +82,7 @@ class SkewedTable(Term):
 
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vector of each distance."""
-        lookup = q @ self.table.transpose(-2, -1)
+        lookup = q @ self.table.transpose(-2, -1).to(q.dtype)
         return offsets_to_keys(lookup if self.bias is None else lookup + self.bias[:, None])
 
 

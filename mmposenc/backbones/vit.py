@@ -79,7 +79,8 @@ class ViT(Backbone):
             windows.
         global_blocks: blocks that attend to the whole grid although there are windows.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
-            releases they do; False equals the releases for any size.
+            releases they do; False equals the releases for any size, but windows by number that
+            hold no cell then count in the mean of prefix tokens that windows share.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02, Fang
             et al. 2023, Sec. 2.1).
         neck_channels: output channels of SAM's two convolutions after the last block; None: no

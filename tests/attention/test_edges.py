@@ -180,3 +180,14 @@ def test_torchs_default_dtype_rounds_no_offset(name):
         for how in ('reference', 'chunked'):
             found = attend(*inputs, encoding, grid, key, implementation=how)[0]
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['GTA', 'DecomposedRPE resized'])
+def test_a_mask_may_hide_prefix_tokens(name):
+    encoding, inputs = encoded(name, prefix=2)
+    padding = torch.zeros(2, 14, dtype=torch.bool)
+    padding[0, 1] = True
+    assert not encoding.cellwise
+    torch.testing.assert_close(
+        attend(*inputs, encoding, GRID, key_padding_mask=padding)[0],
+        attend(*inputs, encoding, GRID, attn_mask=~padding[:, None, None])[0])

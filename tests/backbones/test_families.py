@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from helpers.golden_backbones import PVTS
-from helpers.tiny_backbones import randomize
+from helpers.tiny_backbones import BUILD, randomize
 
 import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, count_macs, load_pretrained
@@ -102,6 +102,12 @@ def test_drop_path_drops_images_and_keeps_the_mean():
     assert DropPath(0.25).eval()(x) is x
     with pytest.raises(ValueError, match=r'drop_prob=1.0 must be in \[0, 1\)'):
         DropPath(1.0)
+
+
+def test_epsilons_of_norms_after_reductions_are_those_of_patch_embeddings():
+    for options, eps in ((dict(), 0.2), (dict(sr_norm_eps=0.3), 0.3)):
+        model = BUILD['pvt'](norm_eps=0.1, embed_norm_eps=0.2, **options)
+        assert {stage.blocks[0].attn.norm.eps for stage in model.stages} == {eps}
 
 
 def test_small_images_are_named():

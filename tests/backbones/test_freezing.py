@@ -66,6 +66,11 @@ def test_frozen_stages_stay_frozen_and_in_evaluation(name, kept):
     assert with_gradients(model) <= {key for key, p in model.named_parameters() if p.requires_grad}
 
 
+def test_the_neck_is_frozen_with_the_whole_backbone():
+    model = BUILD['vit'](neck_channels=4, frozen_stages=STAGES['vit'])
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
 def test_the_statistics_of_what_is_trained_are():
     options = dict(pos_encoding=dict(type='PEG', norm_act=True), frozen_stages=4)
     for trainable in ((), ['pos_encodings']):

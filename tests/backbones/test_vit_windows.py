@@ -91,6 +91,15 @@ def test_one_window_is_the_whole_grid(kind, tokens):
     assert torch.equal(*maps)
 
 
+def test_the_class_token_of_a_classifier_is_the_mean_of_its_copies():
+    model, outs = build(window_count=2, window_tokens='copied', global_blocks=()), []
+    model.blocks[-1].register_forward_hook(lambda block, args, out: outs.append(out))
+    out, = model(torch.randn(2, 3, 32, 32, dtype=torch.float64))
+    copies = outs[0][:, :12].unflatten(1, (4, 3))
+    torch.testing.assert_close(out, model.norm(copies.mean(1)[:, 0]))
+    assert not torch.allclose(out, model.norm(copies[:, 0, 0]))
+
+
 SHARPER = dict(type='RotaryEmbedding', temperature='log', grid_shape=(2, 2))
 
 

@@ -1,12 +1,14 @@
 """The examples that other tests run over, and encodings that are added to a trained model: at first
 they change nothing, and they train from there."""
 import copy
+from functools import partial
 
 import examples
 import pytest
 import torch
 from helpers.relative_checks import attend, random_inputs
 from helpers.tiny_backbones import randomize
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.encodings import ENCODINGS, IRPE, TokenEncoding, build_encoding
@@ -94,9 +96,11 @@ def test_relative_encodings_change_attention(name, grids, prefix):
     assert not torch.allclose(out, attend(q, k, v)[0])
     assert attend(q[:0], k[:0], v[:0], encoding, *grids)[0].shape == out[:0].shape
     half = [x.bfloat16() for x in (q, k, v)]
-    near, _ = attend(*half, copy.deepcopy(encoding).bfloat16(), *grids)
-    assert near.dtype == torch.bfloat16
-    assert (near - out).abs().mean() < 0.1 * out.abs().mean()
+    # Vectors in a wider dtype take that of the queries; tokens go through layers.
+    for each in (copy.deepcopy(encoding).bfloat16(), *[encoding] * (not encoding.reads_tokens)):
+        near, _ = attend(*half, each, *grids)
+        assert near.dtype == torch.bfloat16
+        assert (near - out).abs().mean() < 0.1 * out.abs().mean()
     inputs = [x.requires_grad_() for x in random_inputs(encoding, *grids, batch=1)]
 
     def run(*_):
@@ -106,6 +110,22 @@ def test_relative_encodings_change_attention(name, grids, prefix):
     run().square().sum().backward()
     for key, parameter in encoding.named_parameters():
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, key
+
+
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_selective_checkpointing_may_store_products(name):
+    encoding = examples.relative(name, (3, 4), num_prefix_tokens=1)
+    inputs = [x.requires_grad_() for x in random_inputs(encoding, (3, 4), None)]
+    policy = partial(create_selective_checkpoint_contexts, [
+        torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default])
+
+    def run(*qkv):
+        return attend(*qkv, encoding, (3, 4), implementation='chunked')[0]
+
+    stored = checkpoint(run, *inputs, use_reentrant=False, context_fn=policy)
+    for one, two in zip(*(torch.autograd.grad(out.square().sum(), inputs, allow_unused=True)
+                          for out in (stored, run(*inputs))), strict=True):
+        torch.testing.assert_close(one, two)
 
 
 @pytest.mark.parametrize('name', examples.RELATIVE)

@@ -215,13 +215,16 @@ def check_enough_queries(cfg: Config) -> None:
         ValueError: names both numbers, with their config keys.
     """
     model, test_cfg = cfg.model, cfg.model.get('test_cfg')
-    limit, most, head = 'max_per_img', None, _head_of(cfg, 'bbox_head', 'DETRHead')
+    limit, most = 'max_per_img', None
+    head = _head_of(cfg, 'bbox_head', 'DETRHead', 'predict_by_feat', '_predict_by_feat_single')
     if head is not None:
         loss, queries = head.get('loss_cls') or {}, model.get('num_queries')
         by_class = loss.get('use_sigmoid', type_without_library(loss) == 'FocalLoss')
         classes = head.get('num_classes') if by_class else 1
         most = 100 if test_cfg is None else test_cfg.get(limit)
-    elif head := _head_of(cfg, 'panoptic_head', 'MaskFormerHead'):
+    elif (_head_of(cfg, 'panoptic_fusion_head', 'MaskFormerFusionHead', 'predict',
+                   'instance_postprocess')
+          and (head := _head_of(cfg, 'panoptic_head', 'MaskFormerHead'))):
         limit, queries = 'max_per_image', head.get('num_queries', 100)
         classes = head.get('num_things_classes', 80) + head.get('num_stuff_classes', 0)
         most = (test_cfg or {}).get('instance_on') and test_cfg.get(limit, 100)
@@ -231,14 +234,17 @@ def check_enough_queries(cfg: Config) -> None:
                          + f' and {classes} classes' * (classes > 1))
 
 
-def _head_of(cfg: Config, name: str, kind: str) -> ConfigDict | None:
-    """The head under this name in a model, if its class is one of mmdet's ``kind`` or a subclass.
-    """
+def _head_of(cfg: Config, name: str, kind: str, *methods: str) -> ConfigDict | None:
+    """The head under this name in a model, if its class is one of mmdet's ``kind`` or a subclass,
+    and these methods are not a user's own."""
     head = cfg.model.get(name)
     if not isinstance(head, dict):
         return None
     cls = model_class(head.get('type'), cfg.get('default_scope', 'mmdet'))
-    return head if cls and kind in (each.__name__ for each in cls.__mro__) else None
+    if not cls or kind not in (each.__name__ for each in cls.__mro__):
+        return None
+    theirs = (getattr(cls, each).__module__.startswith(('mmdet.', 'mmposenc.')) for each in methods)
+    return head if all(theirs) else None
 
 
 def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers.refusals import refused
+from mmdet.models.dense_heads import DETRHead
 from mmengine.config import Config
 
 from mmposenc.engine import load_config
@@ -240,7 +241,8 @@ def query_head(kind: str, sigmoid: bool, **model) -> dict:
     (query_head('DINOHead', True, test_cfg=dict(max_per_img=60)), None),
     (query_head('GroundingDINOHead', True, test_cfg=dict(max_per_img=61)), 'max_per_img=61 is'),
     *((dict(panoptic_head=dict(type=kind, num_queries=30, num_things_classes=2,
-                               num_stuff_classes=stuff), test_cfg=test_cfg), message)
+                               num_stuff_classes=stuff), test_cfg=test_cfg,
+            panoptic_fusion_head=dict(type='MaskFormerFusionHead')), message)
       for kind in ('mmdet.Mask2FormerHead', 'mmposenc.EoMTHead', 'MaskFormerHead')
       for stuff, test_cfg, message in (
           (0, dict(instance_on=True), 'max_per_image=100 is more than the 60 .* 2 classes'),
@@ -250,6 +252,15 @@ def query_head(kind: str, sigmoid: bool, **model) -> dict:
 def test_fewer_predictions_than_the_test_takes(model, message) -> None:
     with refused(message and f'model.test_cfg.{message}'):
         checks.check_enough_queries(Config(dict(model=model)))
+
+
+def test_a_head_of_a_users_own_decides_itself_how_many_it_predicts() -> None:
+    class Several(DETRHead):
+        def predict_by_feat(self, *args, **kwargs):
+            raise NotImplementedError
+
+    model = query_head(Several, False, test_cfg=dict(max_per_img=21))
+    checks.check_enough_queries(Config(dict(model=model)))
 
 
 def test_commands_check_arguments_of_this_project(tmp_path) -> None:

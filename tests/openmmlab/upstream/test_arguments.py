@@ -40,6 +40,14 @@ def test_a_configs_encodings_replace_the_librarys_and_the_other_slot_stays(libra
         assert not kinds(without, replaced) and kinds(without, stays) == kinds(plain, stays)
 
 
+def test_gated_mlps_have_the_librarys_width():
+    arch = dict(SMALL['mmpretrain', 'VisionTransformer']['arch'], feedforward_channels=40)
+    options = dict(arch=arch, layer_cfgs=dict(ffn_type='swiglu_fused'))
+    counts = [sum(each.numel() for each in make('mmpretrain', 'VisionTransformer', **options)
+                  .parameters()) for make in (build, theirs)]
+    assert counts[0] == counts[1]
+
+
 def kept(*layers):
     """The share of images that all of these layers keep in training."""
     return math.prod(1 - getattr(layer, 'drop_prob', 0) for layer in layers)
