@@ -67,7 +67,8 @@ class SkewWriter(LogitWriter):
         lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.chunk)
         if len(self.inputs) > 1:
             bias = tables_of_chunk(self.inputs[1][:, used], work.chunk)
-            lookup += bias if bias.dim() == 1 else bias[:, None]
+            # Not in place: selective checkpointing may have stored the products.
+            lookup = lookup + (bias if bias.dim() == 1 else bias[:, None])
         for source, target in self._parts(self._by_key(lookup), logits):
             copy_or_add(source, target, add)
 
