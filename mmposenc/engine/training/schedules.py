@@ -9,6 +9,8 @@ from mmengine.runner import IterBasedTrainLoop, Runner
 
 #: A schedule may be this share longer or shorter than the training, because people round.
 _ROUNDED = 0.1
+#: Arguments that say how many epochs or steps a scheduler takes from its begin to its last value.
+_WHOLE = 'T_max', 'total_steps', 'periods'
 
 
 def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
@@ -20,7 +22,8 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
             of each that is longer or shorter than the training.
 
     Raises:
-        ValueError: one counts epochs in a loop of iterations, where it would never move.
+        ValueError: one counts epochs in a loop of iterations, where it would never move; or a
+            OneCycleLR would stop the training before its end.
     """
     for name, schedulers in built.items() if isinstance(built, dict) else [('', built)]:
         last: dict[str, tuple[float, str]] = {}
@@ -40,9 +43,15 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
             option, needed = _needed_length(each)
             if needed > min(length * (1 + _ROUNDED), each.end):
                 what = 'the warm-up of ' if _is_warm_up(each) else ''
-                _warn(f'{what}{where}, {option}={needed}) is longer than its end={each.end} or the '
-                      f'training of {length} {unit}; lower its {option}, or train for longer')
-            end = min(each.end, each.begin + getattr(each, 'T_max', each.end)) * factor
+                limit, cure = ((f'its end={each.end}', 'raise the end') if each.end < length else
+                               (f'the training of {length} {unit}', 'train for longer'))
+                _warn(f'{what}{where}, {option}={needed}) is longer than {limit}; lower its '
+                      f'{option}, or {cure}')
+            end = min(each.end, each.begin + needed if option in _WHOLE else each.end) * factor
+            if option == 'total_steps' and needed < min(each.end, length) - each.begin - 1:
+                raise ValueError(f'{where}): total_steps={needed} are over before the training of '
+                                 f'{length} {unit}, which would stop there with an error; raise '
+                                 f'them, or write end={each.begin + needed}, too')
             text = '' if _is_warm_up(each) else f'{where}, {option}={needed}, end={each.end})'
             last[each.param_name] = max(last.get(each.param_name, (0, '')), (end, text))
         for parameter, (end, text) in last.items():
@@ -54,10 +63,11 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
 def _needed_length(scheduler: _ParamScheduler) -> tuple[str, float]:
     """The argument of a scheduler that says how many epochs or steps it takes until it has done
     what it is for, and that number; 0 if any will do."""
-    for option in ('milestones', 'step_size', 'T_max'):
+    for option in ('milestones', 'step_size', *_WHOLE):
         if hasattr(scheduler, option):
             value = getattr(scheduler, option)
-            return option, max(value) if option == 'milestones' else value
+            return option, (max(value) if option == 'milestones' else
+                            sum(value) if option == 'periods' else value)
     # These go on as they are, for as long as you like.
     endless = hasattr(scheduler, 'gamma') or getattr(scheduler, 'factor', 0) == 1
     return 'end', 0 if endless or scheduler.end >= 1e9 else scheduler.end

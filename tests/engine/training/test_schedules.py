@@ -33,7 +33,7 @@ def said(tmp_path, capsys, loop=EPOCHS, checkpoint=None, log=1, **options) -> st
 
 @pytest.mark.parametrize('schedule, told', [
     (dict(type='PolyLR', by_epoch=False, end=160000),
-     r'param_scheduler.0 \(PolyLR, end=160000\) is longer .* training of 40 steps; lower its end'),
+     r'param_scheduler.0 \(PolyLR, end=160000\) is longer than the training of 40 steps; lower'),
     ([{**WARM_UP, 'by_epoch': False, 'end': 500}],
      r'the warm-up of param_scheduler.0 \(LinearLR, end=500\) is longer .* of 40 steps'),
     ([{**WARM_UP, 'end': 3}], ''), ([{**WARM_UP, 'by_epoch': False}], ''),
@@ -46,8 +46,10 @@ def said(tmp_path, capsys, loop=EPOCHS, checkpoint=None, log=1, **options) -> st
     ([dict(type='CosineAnnealingMomentum', T_max=7)],
      r'T_max=7, end=20\) is shorter than the training: momentum .* from step 14 '),
     ({**MILESTONES, 'milestones': [9, 30]}, r'milestones=30\) is longer'),
-    ({**MILESTONES, 'end': 3}, r'milestones=4\) is longer than its end=3'),
-    (dict(type='StepLR', step_size=50), r'step_size=50\) is longer'),
+    ({**MILESTONES, 'end': 3}, r'milestones=4\) is longer than its end=3; .* raise'),
+    (dict(type='StepLR', step_size=50), r'step_size=50\) is longer than the training of 20'),
+    (dict(type='CosineRestartLR', periods=[3, 4], restart_weights=[1, 1], eta_min=0),
+     r'periods=7, end=20\) is shorter .* from step 14'),
     (dict(type='ExponentialLR', gamma=0.9), ''), (dict(type='OneCycleLR', eta_max=1), ''),
     (dict(type='ReduceOnPlateauLR', monitor='acc'), '')])
 def test_a_schedule_and_its_training(tmp_path, capsys, schedule, told) -> None:
@@ -61,6 +63,11 @@ def test_epochs_in_a_loop_of_iterations(tmp_path) -> None:
                                          r'epochs, and an IterBasedTrainLoop has none, so lr'):
         said(tmp_path, None, STEPS, param_scheduler=[
             {**WARM_UP, 'by_epoch': False, 'end': 4}, MILESTONES])
+
+
+def test_a_cycle_that_would_stop_a_training(tmp_path) -> None:
+    with pytest.raises(ValueError, match=r'total_steps=7 are over before the training of 20 epoch'):
+        said(tmp_path, None, param_scheduler=dict(type='OneCycleLR', eta_max=1, total_steps=7))
 
 
 def test_each_optimizer_has_schedules_of_its_own(monkeypatch) -> None:
