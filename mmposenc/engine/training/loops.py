@@ -16,6 +16,9 @@ from torch.utils.data import DataLoader
 from .interrupt import LOST_BATCH, Interrupted
 from .seeding import SeededBatchSampler, seed_all, seed_of_position
 
+_NO_BATCH = ('train_dataloader: its data set gives no batch; at least one is required: lower '
+             'batch_size, or set drop_last=False')
+
 
 class ResumableLoop(BaseLoop):
     """What both loops have in addition: the position in the data, and the validation that a kill
@@ -107,6 +110,12 @@ class ResumableLoop(BaseLoop):
 class EpochBasedTrainLoop(ResumableLoop, _EpochBasedTrainLoop):
     """mmengine's loop over epochs with exact resume; see :class:`mmposenc.engine.Runner`."""
 
+    def __init__(self, runner: Runner, dataloader: DataLoader | dict, *args: object,
+                 **kwargs: object) -> None:
+        super().__init__(runner, dataloader, *args, **kwargs)
+        if not len(self.dataloader):
+            raise ValueError(_NO_BATCH)
+
     def run(self) -> torch.nn.Module:
         """Train to the end, and return the model."""
         self.runner.call_hook('before_train')
@@ -145,8 +154,7 @@ class IterBasedTrainLoop(ResumableLoop, _IterBasedTrainLoop):
             first = self._batch
             yield from self._batches()
             if self._batch == first == 0:
-                raise ValueError('train_dataloader: its data set gives no batch; at least one is '
-                                 'required')
+                raise ValueError(_NO_BATCH)
             self._pass, self._batch = self._pass + 1, 0
 
     def run(self) -> torch.nn.Module:

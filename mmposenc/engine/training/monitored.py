@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from mmengine.evaluator import BaseMetric, DumpResults, Evaluator
+from mmengine.hooks import CheckpointHook, EarlyStoppingHook
 from mmengine.runner import Runner
 
 from mmposenc.terminal.messages import suggestion_text
@@ -42,7 +43,9 @@ def check_monitored(runner: Runner) -> None:
     given: set[str] = set().union(*results)
     schedules = runner.param_schedulers
     schedules = sum(schedules.values(), []) if isinstance(schedules, dict) else listed(schedules)
-    for each in [*runner.hooks, *schedules]:
+    # Hooks of users may mean something else by these names.
+    hooks = [each for each in runner.hooks if isinstance(each, (CheckpointHook, EarlyStoppingHook))]
+    for each in [*hooks, *schedules]:
         for name in listed(getattr(each, 'save_best', getattr(each, 'monitor', None))):
             if name not in given and name != 'auto':
                 raise ValueError(

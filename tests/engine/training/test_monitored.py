@@ -2,6 +2,7 @@
 import pytest
 import torch
 from helpers import tiny_run
+from mmengine.hooks import Hook
 from mmengine.logging import MMLogger
 from mmpretrain.evaluation import Accuracy, SingleLabelMetric
 from mmseg.evaluation import IoUMetric
@@ -35,6 +36,10 @@ class Values(tiny_run.Count):
         return {'acc': self.values.pop(0), 'auc': 0.5}
 
 
+OF_USERS = Hook()
+OF_USERS.monitor = True  # This may mean anything.
+
+
 def run(folder, metrics, **options):
     tiny_run.runner(folder, 4, val_cfg=dict(), val_evaluator=metrics, **options,
                     val_dataloader=torch.utils.data.DataLoader(tiny_run.Data())).train()
@@ -42,7 +47,8 @@ def run(folder, metrics, **options):
 
 
 @pytest.mark.parametrize('wanted, told', [
-    (dict(default_hooks=dict(checkpoint=dict(type='CheckpointHook', save_best='mIoU'))),
+    (dict(default_hooks=dict(checkpoint=dict(type='CheckpointHook', save_best='mIoU')),
+          custom_hooks=[OF_USERS]),
      "='mIoU' of CheckpointHook is no result of the validation, which gives accuracy/top1"),
     (dict(custom_hooks=[dict(type='EarlyStoppingHook', monitor='top1', rule='greater')]),
      "='top1' of EarlyStoppingHook is no result"),

@@ -99,7 +99,7 @@ def logs_of(folder, plan: str, epochs: int, lr: float = 0.1, **options) -> str:
     """The logs of the folder after a training of three steps an epoch."""
     optimizer, schedule = dict(type='SGD', lr=lr, momentum=0.9), PLANS[plan]
     cfg = dict(train_cfg=dict(by_epoch=True, max_epochs=epochs), param_scheduler=schedule,
-               optim_wrapper=dict(optimizer=optimizer))
+               optim_wrapper=dict(optimizer=optimizer), train_dataloader=dict(batch_size=epochs))
     runner(folder, epochs, train_dataloader=torch.utils.data.DataLoader(Data(3)),
            optim_wrapper=dict(optimizer=dict(optimizer)), param_scheduler=schedule, cfg=cfg,
            **options).train()
@@ -107,7 +107,7 @@ def logs_of(folder, plan: str, epochs: int, lr: float = 0.1, **options) -> str:
 
 
 @pytest.mark.parametrize('plan, lr, changes', [
-    ('steps', 0.1, ['train_cfg.max_epochs: 4 -> 6']),
+    ('steps', 0.1, ['train_cfg.max_epochs: 4 -> 6', 'images of a step: 4 -> 6']),
     ('steps', 0.03, ['train_cfg.max_epochs: 4 -> 6', 'optim_wrapper.optimizer.lr: 0.1 -> 0.03']),
     ('poly', 0.1, ['param_scheduler.0.power: none -> 0.9',
                    'param_scheduler.1.milestones.0: 3 -> none'])])
@@ -116,6 +116,12 @@ def test_a_resumed_training_says_in_one_line_what_differs(tmp_path, plan, lr, ch
     log = logs_of(tmp_path, plan, 6, lr, resume=True)
     message, = (line for line in log.splitlines() if 'other settings' in line)
     assert all(change in message for change in changes)
+
+
+def test_fewer_samples_than_a_batch(tmp_path) -> None:
+    loader = torch.utils.data.DataLoader(Data(2), batch_size=4, drop_last=True)
+    with pytest.raises(ValueError, match='gives no batch; .* lower batch_size, or set drop_last'):
+        runner(tmp_path, train_dataloader=loader).train()
 
 
 def test_nothing_is_said_without_a_change(tmp_path) -> None:
