@@ -290,12 +290,12 @@ def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
                   if (folders := class_folders(node))}
     for key, folders in folders_of.items():
         first = next(iter(folders_of))
-        if len(folders) == 1 and 'train' in phases:
-            raise ValueError(f'{key} has one folder, {folders[0]!r}, but a classifier needs two '
-                             'classes: put pictures of what is not in it into a second one')
         if differ := sorted({*folders} ^ {*folders_of[first]}):
             raise ValueError(f'{first} and {key} must have the same folders, whose order is that '
                              f'of the labels; only one has {", ".join(map(repr, differ[:10]))}')
+        if len(folders) == 1 and 'train' in phases:
+            raise ValueError(f'{key} has one folder, {folders[0]!r}, but a classifier needs two '
+                             'classes: put pictures of what is not in it into a second one')
 
 
 def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:

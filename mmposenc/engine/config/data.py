@@ -82,7 +82,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         for _, node in data_sets_with_keys(cfg, phase):
             # This is a data set and no wrapper of others.
             if not {'dataset', 'datasets'} & set(node):
-                for key in ('split', 'download'):
+                for key in ('split', 'download', 'data_prefix'):  # An update would merge prefixes.
                     node.pop(key, None)
                 node.update(_data_set_arguments(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)

@@ -93,7 +93,11 @@ def _nested_data_sets(key: str, node: object) -> Iterator[tuple[str, ConfigDict]
 def metainfo_entry(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
     """The ``classes`` or ``palette`` of a data set: those in the config, otherwise those of its
     class, such as ADE20KDataset; or None."""
-    value = (dataset.get('metainfo') or {}).get(key)
+    metainfo = dataset.get('metainfo') or {}
+    if not isinstance(metainfo, dict) or 'CLASSES' in metainfo:  # as in mmdet 2 and 3.0.0rc
+        raise ValueError(f"metainfo={str(metainfo)[:60]} must be a dict such as "
+                         "dict(classes=('square', 'disc'))")
+    value = metainfo.get(key)
     if isinstance(value, str):  # mmengine reads the lines of this file.
         if not os.path.isfile(value):
             raise ValueError(f'metainfo.{key}={value!r} must be a list of names or the path of a '

@@ -166,6 +166,10 @@ def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
     cfg.merge_from_dict({'val_dataloader.dataset.metainfo.classes': 'sky'})
     with pytest.raises(ValueError, match=r"classes='sky' must be a list .*write \('sky',\)"):
         checks.check_num_classes(cfg, ALL)
+    for metainfo in (['sky', 'road'], dict(CLASSES=('sky', 'road'))):
+        cfg.train_dataloader.dataset.metainfo = metainfo
+        with pytest.raises(ValueError, match=r'metainfo=.* must be a dict such as dict\(classes='):
+            checks.check_num_classes(cfg, ALL)
 
 
 def classification(root: Path, **options: object) -> Config:
@@ -188,6 +192,7 @@ def test_folders_that_are_classes(tmp_path) -> None:
     (tmp_path / 'train' / 'bird').mkdir()
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
         checks.check_num_classes(cfg, ALL)
+    (tmp_path / 'val' / 'dog').rmdir()  # That there is one folder is not what is wrong.
     for phases in (ALL, ('val',)):  # a test is compared with the training too
         with pytest.raises(ValueError, match='train_d.* and val_d.* must have .*one has .bird'):
             checks.check_same_class_folders(cfg, phases)
