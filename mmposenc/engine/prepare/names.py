@@ -77,8 +77,8 @@ def colours_of_table(path: Path) -> tuple[list[str], dict[Colour, int]]:
     """The names of classes in a table of colours, and the label of each colour.
 
     Each line has a name and its red, green and blue, in any of the ways of tools:
-    ``square:255,0,0::``, ``255 0 0 square``. A line that begins with # is none. Pixels of the
-    colour of 'void' or 'ignore' have no label.
+    ``square:255,0,0::``, ``255 0 0 square``. A line that begins with # is none, nor is
+    ``name,r,g,b``. Pixels of the colour of 'void' or 'ignore' have no label.
 
     Raises:
         PrepareError: the file or a line cannot be read, or two lines have one name or colour.
@@ -91,7 +91,7 @@ def colours_of_table(path: Path) -> tuple[list[str], dict[Colour, int]]:
             words = words[-3:] + words[:-3]
         name, colour = ' '.join(words[3:]), tuple(int(each) if each.isdecimal() else 256
                                                   for each in words[:3])
-        if line.startswith('#'):
+        if line.startswith('#') or line.lower() == 'name,r,g,b':  # the head of Kaggle's tables
             continue
         if not name or max(colour) > 255 or colour in colours or name in names:
             raise PrepareError(f'{path}: {line[:60]!r} must be the name of a class and its red, '

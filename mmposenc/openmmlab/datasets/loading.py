@@ -36,7 +36,6 @@ class LocalFiles(LocalBackend):
         return iter([os.path.relpath(path, dir_path) for path in image_files.files_below(dir_path)
                      if path.endswith(suffix or '')])
 
-
     def get_text(self, filepath: str, encoding: str = 'utf-8') -> str:
         """The text of a file, without the byte order mark that Windows writes."""
         return super().get_text(filepath, 'utf-8-sig' if encoding == 'utf-8' else encoding)

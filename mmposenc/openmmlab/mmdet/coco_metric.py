@@ -66,9 +66,6 @@ class CocoMetric(_CocoMetric):
                       f'{dataset.ann_file}; its annotations are the ground truth', 'current',
                       logging.WARNING)
         self._coco_api = _loaded_coco(dataset, masks='segm' in self.metrics)
-        if not any(not each['iscrowd'] for each in self._coco_api.dataset['annotations']):
-            print_log(f'{dataset.ann_file} has no object to find (without iscrowd), so its AP '
-                      'is -1', 'current', logging.WARNING)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
         """Store the predictions of a batch as mmdet does."""

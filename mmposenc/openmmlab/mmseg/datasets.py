@@ -91,14 +91,15 @@ class SegDataset(NamedErrors, BaseSegDataset):
             names = self.METAINFO.get('classes') or classes
             num_labels = len(names) + self.reduce_zero_label if names else None
             labels = check_pairs(pairs, num_labels, self.ignore_index)
-            if classes and not self.test_mode and not self.label_map:
+            if classes and not self.test_mode:
                 self._warn_of_unseen_classes(labels, len(pairs))
         return data_list
 
     def _warn_of_unseen_classes(self, labels: set[int], num_maps: int) -> None:
         """Warn of classes that no label map has."""
         offset, classes = int(self.reduce_zero_label), self._metainfo['classes']
-        seen = {label - offset for label in labels if label >= offset}
+        read = {label - offset for label in labels if label >= offset}
+        seen = {(self.label_map or {}).get(label, label) for label in read} - {self.ignore_index}
         unseen = [name for i, name in enumerate(classes) if i not in seen]
         where = 'no label map' if num_maps <= SAMPLES else f'none of {SAMPLES} label maps'
         if unseen and (num_maps <= SAMPLES or len(seen) < 2):

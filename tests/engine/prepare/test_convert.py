@@ -364,7 +364,8 @@ def test_difficult_objects_are_not_counted(tmp_path):
 
 
 @pytest.mark.parametrize('table', ['# of CVAT\nvoid:9,9,9::\nsquare:0,0,0::\nbig disc:255,0,0::',
-                                   '9 9 9 Void\n0 0 0\tsquare\n255 0 0  big disc\n'])
+                                   '9 9 9 Void\n0 0 0\tsquare\n255 0 0  big disc\n',
+                                   'name,r,g,b\nvoid,9,9,9\nsquare,0,0,0\nbig disc,255,0,0'])
 def test_masks_in_colours(tmp_path, capsys, table):
     pixels = np.zeros((48, 64, 3), np.uint8)
     pixels[MAP == 1], pixels[MAP == 255] = (255, 0, 0), 9
