@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from mmengine.evaluator import BaseMetric, DumpResults, Evaluator
 from mmengine.hooks import CheckpointHook, EarlyStoppingHook
-from mmengine.runner import Runner
+from mmengine.runner import Runner, ValLoop
 
 from mmposenc.terminal.messages import suggestion_text
 
@@ -34,10 +34,10 @@ def check_monitored(runner: Runner) -> None:
     Raises:
         ValueError: names what waits, and the results that there are.
     """
-    evaluator = getattr(runner.val_loop, 'evaluator', None)
-    # An evaluator of another class may give results other names.
-    results = [names_of_results(each) for each in evaluator.metrics] if (
-        type(evaluator) is Evaluator) else [None]
+    loop = runner.val_loop
+    # A loop or an evaluator of another class may give results other names.
+    results = [names_of_results(each) for each in loop.evaluator.metrics] if (
+        type(loop) is ValLoop and type(loop.evaluator) is Evaluator) else [None]
     if None in results:
         return
     given: set[str] = set().union(*results)

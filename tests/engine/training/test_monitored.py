@@ -1,13 +1,16 @@
 """What a training waits for is a result of its validation, and nothing is the best of nothing."""
+from types import SimpleNamespace
+
 import pytest
 import torch
 from helpers import tiny_run
-from mmengine.hooks import Hook
+from mmengine.evaluator import Evaluator
+from mmengine.hooks import CheckpointHook, Hook
 from mmengine.logging import MMLogger
 from mmpretrain.evaluation import Accuracy, SingleLabelMetric
 from mmseg.evaluation import IoUMetric
 
-from mmposenc.engine.training.monitored import names_of_results
+from mmposenc.engine.training.monitored import check_monitored, names_of_results
 
 
 @pytest.mark.parametrize('names', [['mIoU'], ['mDice', 'mFscore']])
@@ -57,6 +60,13 @@ def run(folder, metrics, **options):
 def test_what_nothing_computes(tmp_path, wanted, told) -> None:
     with pytest.raises(ValueError, match=told):
         run(tmp_path, [Accuracy()], **wanted)
+
+
+def test_another_loop_may_name_results_itself() -> None:
+    """mmdet's of teacher and student does."""
+    hook = CheckpointHook(save_best='student/accuracy/top1', rule='greater')
+    check_monitored(SimpleNamespace(hooks=[hook], param_schedulers=[], val_loop=SimpleNamespace(
+        evaluator=Evaluator(Accuracy()))))
 
 
 @pytest.mark.parametrize('save_best', ['auto', 'acc', ['acc', 'auc']])
