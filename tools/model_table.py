@@ -45,6 +45,7 @@ def count(name: str) -> dict[str, int]:
     also with them."""
     import torch
 
+    from mmposenc.attention.linear import parameter_counts
     from mmposenc.encodings import ContextPool
     from mmposenc.engine.config.config import load_config
     from mmposenc.engine.config.models import build_model
@@ -54,7 +55,7 @@ def count(name: str) -> dict[str, int]:
     on_cpu = 'ResNet' in cfg.model.get('backbone', {}).get('type', '')
     with torch.device('cpu' if on_cpu else 'meta'):
         model = build_model(cfg)
-    counted = {'params': sum(p.numel() for p in model.parameters())}
+    counted = {'params': sum(parameter_counts(model).values())}
     dataset = cfg.test_dataloader.dataset
     size = next((step.crop_size for step in dataset.get('pipeline', ())
                  if step.type == 'CenterCrop'), 32 if dataset.type == 'CIFAR10' else None)

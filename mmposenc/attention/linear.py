@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Linear, Module, init
+from torch.nn import Linear, Module, Parameter, init
 
 from ..checkpoint.key_biases import join_biases, mask_of_keys
 from ..functional.linear import linear
@@ -51,6 +51,13 @@ class QVLinear(Linear):
             joined = join_biases({ours: state_dict.pop(name) for name, ours in names.items()})
             state_dict |= {f'{prefix}{name[4:]}': value for name, value in joined.items()}
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def parameter_counts(model: Module) -> dict[Parameter, int]:
+    """For each parameter of a model the number of its elements, without those of a joint bias that
+    stay zero, which no release counts."""
+    fixed = {each.bias: each.in_features for each in model.modules() if isinstance(each, QVLinear)}
+    return {each: each.numel() - fixed.get(each, 0) for each in model.parameters()}
 
 
 def check_heads(embed_dims: int, num_heads: int) -> None:

@@ -17,6 +17,7 @@ from mmengine.device import get_device
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.runner import Runner
 
+from ..attention.linear import parameter_counts
 from ..backbones.structure import encoding_lines
 from ..encodings.build import listed
 from ..terminal.messages import in_a_line, printable
@@ -130,8 +131,9 @@ class ConsoleHook(Hook):
         """Log the model, its encodings, the device, and these lines."""
         # The model is wrapped for several processes, or for several views of an image.
         model = getattr(runner.model, 'module', runner.model)
-        count = sum(p.numel() for p in model.parameters())
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        counts = parameter_counts(model)
+        count = sum(counts.values())
+        trained = sum(number for each, number in counts.items() if each.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
         part = f', {trained / 1e6:.2f} of them trained' if trained < count else ''
         threads = f', threads: {torch.get_num_threads()}' if get_device() == 'cpu' else ''

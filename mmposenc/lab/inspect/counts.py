@@ -6,6 +6,7 @@ from typing import NamedTuple
 from mmengine.config import Config
 from torch import Tensor, nn
 
+from mmposenc.attention.linear import parameter_counts
 from mmposenc.backbones.complexity import multiply_accumulates
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines
 from mmposenc.engine.config.models import build_bare, noise_image, run_network
@@ -62,8 +63,8 @@ def count_for_one_image(cfg: Config, hw_shape: tuple[int, int]) -> Counts:
         macs = _macs_of_run(cfg, model, image)
         reason = error_text(error).splitlines()[0]
         note = f'counted with random weights on the CPU; shapes do not suffice ({reason})'
-    sizes = {id(each): each.numel() for each in model.parameters()}
-    of_encodings = {id(each) for kind in encoding_kinds(model) for each in kind.parameters.values()}
+    sizes = parameter_counts(model)
+    of_encodings = {each for kind in encoding_kinds(model) for each in kind.parameters.values()}
     others = sum(number for key, number in sizes.items() if key not in of_encodings)
     on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
     return Counts(hw_shape, sum(sizes.values()), others, macs, f'{type(model).__name__}{on}',

@@ -20,6 +20,7 @@ from helpers.upstream_configs import (
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
+from mmposenc.attention.linear import parameter_counts
 from mmposenc.backbones import load_pretrained
 from mmposenc.signatures import parameters_of
 
@@ -122,7 +123,7 @@ def check_count(library, options, ours, theirs):
     # Without a class token mmseg has one, and its position.
     alone = library == 'mmseg' and options.get('with_cls_token') is False
     unused = 2 * theirs.cls_token.numel() if alone else 0
-    assert sum(each.numel() for each in ours.parameters()) == sum(
+    assert sum(parameter_counts(ours).values()) == sum(
         each.numel() for each in theirs.parameters()) - unused
     return unused
 
@@ -138,8 +139,8 @@ def compare(library, name, short):
     unused = check_count(library, short, ours, theirs)
     for model in (ours, theirs):
         model.train()  # Swins are frozen there.
-    trained = [sum(each.numel() for each in model.parameters() if each.requires_grad)
-               for model in (ours, theirs)]
+    trained = [sum(number for each, number in parameter_counts(model).items()
+                   if each.requires_grad) for model in (ours, theirs)]
     assert name not in FREEZE_ALIKE or trained[0] == trained[1] - unused
     for model in (ours.double(), theirs.double()):
         model.eval()

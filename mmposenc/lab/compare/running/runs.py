@@ -18,6 +18,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmposenc import engine
+from mmposenc.attention.linear import parameter_counts
 from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.finite import NotFinite, noting_first_not_finite
 from mmposenc.engine.training.lock import WorkDirLock
@@ -107,7 +108,7 @@ def _train_and_record(study: Study, run: Run, record: Record) -> None:
     runner.register_hook(hook)
     runner.train()
     hook.update_record(share=1.0)
-    write_record(run, record, parameters=sum(p.numel() for p in runner.model.parameters()),
+    write_record(run, record, parameters=sum(parameter_counts(runner.model).values()),
                  checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir, cfg)),
                                             study.folder))
 
