@@ -123,15 +123,16 @@ def class_folders(dataset: ReadOnlyConfig) -> list[str]:
 
 
 def heads_with_classes(cfg: Config) -> Iterator[tuple[str, ConfigDict]]:
-    """The heads that predict classes, with their keys; a region proposal head predicts none, and
-    mmseg's STDCHead edges, as two classes."""
+    """The heads that predict classes, with their keys; a region proposal head predicts none,
+    mmseg's STDCHead edges, as two classes, and Grounding DINO's head words of a text."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head', 'panoptic_head',
                        'panoptic_fusion_head')}
     for name in names.get(cfg.get('default_scope'), ()):
         yield from ((key, head) for key,
                     head in values_with_keys(f'model.{name}', value_at(cfg.model, name))
-                    if isinstance(head, dict) and type_without_library(head) != 'STDCHead')
+                    if isinstance(head, dict) and type_without_library(head) != 'STDCHead'
+                    and 'contrastive_cfg' not in head)
 
 
 def num_classes_of(head: ConfigDict) -> int | None:

@@ -101,6 +101,7 @@ THREE = dict(num_classes=3)
     (segmentation(THREE, auxiliary_head=None), []),
     (segmentation([THREE, THREE], auxiliary_head=[THREE]), []),
     (segmentation(THREE, auxiliary_head=[dict(type='mmseg.STDCHead', num_classes=2)]), []),
+    (segmentation(dict(num_classes=256, contrastive_cfg=dict(max_text_len=256))), []),
     (segmentation(dict(num_classes=5), classes=None), []),  # nobody says how many
     (Config(dict(default_scope='mmdet', model=dict(decode_head=dict(num_classes=1)))), []),
     (segmentation(dict(num_classes=4)),
