@@ -1,16 +1,15 @@
 """Finds mistakes in a config before anything is built."""
 from __future__ import annotations
 
-import logging
 import os.path as osp
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from mmengine.config import Config, ConfigDict
-from mmengine.logging import print_log
 
 from mmposenc.backbones.modules import is_pretrained
 from mmposenc.config_types import ReadOnlyConfig
+from mmposenc.openmmlab.logs import warn
 
 from .arguments import model_class
 from .config import LIVE_KEYS
@@ -18,6 +17,7 @@ from .nodes import (
     class_folders,
     data_sets_with_keys,
     flat_config,
+    folders_in,
     heads_with_classes,
     listed,
     metainfo_entry,
@@ -42,15 +42,14 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     Raises:
         FileNotFoundError: names every missing path together with its config key.
     """
-    missing = []
-    for key, node in (*data_sets_with_keys(cfg, *phases), *_metrics_with_keys(cfg, phases)):
-        missing += _missing_keys_and_paths(key, node)
-    _refuse_missing(missing)
+    nodes = *data_sets_with_keys(cfg, *phases), *_metrics_with_keys(cfg, phases)
+    _refuse_missing([each for key, node in nodes for each in _missing_keys_and_paths(key, node)])
 
 
 def _metrics_with_keys(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, ConfigDict]]:
     for phase in phases:
-        yield from values_with_keys(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'))
+        yield from ((key, metric) for key, metric in values_with_keys(
+            f'{phase}_evaluator', cfg.get(f'{phase}_evaluator')) if isinstance(metric, dict))
 
 
 def check_weights(cfg: Config) -> None:
@@ -84,11 +83,10 @@ def _refuse_missing(missing: list[tuple[str, str]]) -> None:
 def _missing_keys_and_paths(key: str, node: ConfigDict) -> list[tuple[str, str]]:
     """The paths of a data set or a metric that do not exist, with their keys."""
     root = node.get('data_root') or ''
-    prefix = node.get('data_prefix') or {}
-    prefixes = prefix if isinstance(prefix, dict) else {'': prefix}
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
-               for name, value in prefixes.items() if name != 'seg' or _loads_label_maps(node)]
+               for name, value in folders_in(node).items()
+               if name != 'seg' or _loads_label_maps(node)]
     # These data sets are mmpretrain's.
     downloads = type_without_library(node).endswith(('CIFAR10', 'CIFAR100', 'MNIST'))
     if downloads or not any(isinstance(path, str) and path for _, path, _ in wanted):
@@ -151,13 +149,11 @@ def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
     num_stuff = value_at(cfg, 'model.panoptic_fusion_head.num_stuff_classes') or 0
     numbers = {}
     for key, head in heads_with_classes(cfg):
-        number = num_classes_of(head)
-        if number is not None and head.get('num_things_classes') is not None:
-            numbers[f'{key}.num_things_classes + num_stuff_classes'] = number
-        elif number is not None and num_stuff:
-            numbers[f'{key}.num_classes + num_stuff_classes'] = number + num_stuff
-        elif number is not None:
-            numbers[f'{key}.num_classes'] = number
+        has_both = head.get('num_things_classes') is not None
+        if (number := num_classes_of(head)) is not None:
+            name = 'num_things_classes' if has_both else 'num_classes'
+            more = ' + num_stuff_classes' * bool(has_both or num_stuff)
+            numbers[f'{key}.{name}{more}'] = number if has_both else number + num_stuff
     return numbers
 
 
@@ -176,7 +172,7 @@ def check_ignored_label(cfg: Config, phases: tuple[str, ...]) -> None:
     said = {f'{key}.ignore_index': head.get('ignore_index', 255)
             for key, head in heads_with_classes(cfg)}
     said |= {f'{key}.ignore_index': metric.get('ignore_index', 255)
-             for key, metric in _metrics_with_keys(cfg, phases) if isinstance(metric, dict)}
+             for key, metric in _metrics_with_keys(cfg, phases)}
     said |= {f'{key}.ignore_index': node['ignore_index']
              for key, node in data_sets_with_keys(cfg, *phases) if 'ignore_index' in node}
     if len({*said.values()}) > 1:
@@ -197,8 +193,7 @@ def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
     """
     for head, classes in _class_numbers_of_heads(cfg).items():
         for key, metric in _metrics_with_keys(cfg, phases):
-            topk = metric.get('topk') if isinstance(metric, dict) else None
-            if topk and max(listed(topk)) > classes:
+            if (topk := metric.get('topk')) and max(listed(topk)) > classes:
                 raise ValueError(f'{key}.topk={topk} is more than {head}={classes}; write '
                                  'topk=(1,)')
 
@@ -269,8 +264,8 @@ def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: st
                          'config that it was trained with')
     if differ:
         label, before, now = differ[0]
-        print_log(f'{name} was trained with other classes: label {label} was {before!r}, and is '
-                  f'{now!r} in the data', 'current', logging.WARNING)
+        warn(f'{name} was trained with other classes: label {label} was {before!r}, and is '
+             f'{now!r} in the data')
 
 
 def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -343,8 +338,8 @@ def folders_of_data(cfg: Config, phase: str = 'test', *, of_classes: bool = Fals
     for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
         if of_classes and not class_folders(node):
             continue
-        prefix = node.get('data_prefix') or ''  # Without one, the root has the pictures.
-        for name, value in (prefix.items() if isinstance(prefix, dict) else [('', prefix)]):
+        # Without a prefix, the root has the pictures.
+        for name, value in (folders_in(node) or {'': ''}).items():
             folder = osp.join(node.get('data_root') or '', value or '')
             if osp.isdir(folder):
                 folders[f'{key}.data_prefix.{name}'.rstrip('.')] = folder

@@ -56,14 +56,13 @@ def point_to_folder(cfg: Config, folder: str) -> None:
     if scope not in _SCOPES:
         raise ValueError(f'--data {folder}: default_scope={scope!r} must be one of '
                          f'{", ".join(_SCOPES)}')
-    parts = {'train': 'train', 'val': 'val',
-             'test': 'test' if _has_part(root, scope, 'test') else 'val'}
-    lacking = [part for part in ('train', 'val') if not _has_part(root, scope, part)]
-    if lacking:
+    arguments = {part: _data_set_arguments(root, scope, part) for part in ADE_PARTS}
+    parts = {'train': 'train', 'val': 'val', 'test': 'test' if arguments['test'] else 'val'}
+    if lacking := [part for part in ('train', 'val') if not arguments[part]]:
         raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
                          f'{_SCOPES[scope]}')
     # Only COCO's files have a content.
-    contents = {part: read_coco(str(root / _coco_paths(root, part)[0]), Counter())
+    contents = {part: read_coco(str(root / arguments[part]['ann_file']), Counter())
                 if scope == 'mmdet' else {} for part in dict.fromkeys(parts.values())}
     named = {part: _class_names_in(root, scope, part, content)
              for part, content in contents.items()}
@@ -84,7 +83,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
             if not {'dataset', 'datasets'} & set(node):
                 for key in ('split', 'download', 'data_prefix'):  # An update would merge prefixes.
                     node.pop(key, None)
-                node.update(_data_set_arguments(root, scope, part))
+                node.update(arguments[part])
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
                 _load_picture_files(node, value_at(cfg, 'model.backbone.in_channels'))
         for step in (step for steps in pipelines_of_phase(cfg, phase) for step in steps):
@@ -92,7 +91,7 @@ def point_to_folder(cfg: Config, folder: str) -> None:
             _check_what_is_read(step, scope)
         for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
-                metric['ann_file'] = str(root / _coco_paths(root, part)[0])
+                metric['ann_file'] = str(root / arguments[part]['ann_file'])
             if scope == 'mmpretrain' and 'topk' in metric:
                 metric['topk'] = _possible_topk(metric['topk'], len(classes))
     heads = dict(heads_with_classes(cfg)) or {'model': {}}
@@ -180,19 +179,6 @@ def _set_head_classes(key: str, node: ConfigType, before: int, now: int) -> None
             _set_head_classes(f'{key}.{name}', value, before, now)
 
 
-def _has_part(root: Path, scope: str, part: str) -> bool:
-    if scope == 'mmseg':
-        return (root / 'images' / ADE_PARTS[part]).is_dir()
-    return coco_part(root, part) is not None if scope == 'mmdet' else (root / part).is_dir()
-
-
-def _coco_paths(root: Path, part: str) -> tuple[str, str]:
-    """The annotation file and the folder of pictures of a part, which is there."""
-    paths = coco_part(root, part)
-    assert paths is not None
-    return paths
-
-
 def _class_names_in(root: Path, scope: str, part: str, content: Coco) -> list[str]:
     if scope == 'mmpretrain':
         return sorted(path.name for path in (root / part).iterdir() if path.is_dir())
@@ -205,20 +191,21 @@ def _class_names_in(root: Path, scope: str, part: str, content: Coco) -> list[st
 
 
 def _data_set_arguments(root: Path, scope: str, part: str) -> ConfigType:
-    """The arguments of the data set for one part (train, val or test)."""
+    """The arguments of the data set for one part (train, val or test); {} without the part."""
     if scope == 'mmdet':
-        file, pictures = _coco_paths(root, part)
+        file, pictures = coco_part(root, part) or ('', '')
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=file,
-                    data_prefix=dict(img=f'{pictures}/'))
+                    data_prefix=dict(img=f'{pictures}/')) if file else {}
+    folder = f'images/{ADE_PARTS[part]}' if scope == 'mmseg' else part
+    if not (root / folder).is_dir():
+        return {}
     if scope == 'mmpretrain':
         return dict(type='mmposenc.CustomDataset', data_root=str(root), ann_file='',
                     data_prefix=part, extensions=PICTURES)
-    name = ADE_PARTS[part]
-    suffixes = sorted({os.path.splitext(path)[1] for path in files_below(root / 'images' / name)
+    suffixes = sorted({Path(path).suffix for path in files_below(root / folder)
                        if path.lower().endswith(PICTURES)})
     if not suffixes:
-        raise ValueError(f'--data {root}: images/{name} has no picture '
-                         f'({", ".join(PICTURES)})')
-    prefix = dict(img_path=f'images/{name}', seg_map_path=f'annotations/{name}')
+        raise ValueError(f'--data {root}: {folder} has no picture ({", ".join(PICTURES)})')
+    prefix = dict(img_path=folder, seg_map_path=f'annotations/{ADE_PARTS[part]}')
     return dict(type='mmposenc.SegDataset', data_root=f'{root}/', ann_file='', data_prefix=prefix,
                 img_suffix=tuple(suffixes), seg_map_suffix='.png', reduce_zero_label=False)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.logging import MMLogger
 from mmengine.model import BaseModel, BaseModule
 from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
@@ -21,6 +20,7 @@ from mmposenc.backbones import load_pretrained
 from mmposenc.config_types import ConfigType
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.datasets.loading import LoadImageFromFile
+from mmposenc.openmmlab.logs import quiet_log
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import error_text
 
@@ -112,14 +112,8 @@ def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) ->
         model: of mmdet, mmseg or mmpretrain; changed in place.
         hidden_level: messages of this level and below are not logged.
     """
-    # mmengine logs every parameter; its logger would go by its cache after logging.disable.
-    logger = MMLogger.get_current_instance()
-    level = logger.level
-    logger.setLevel(max(level, hidden_level + 1))
-    try:
+    with quiet_log(hidden_level):  # mmengine logs every parameter.
         model.init_weights()
-    finally:
-        logger.setLevel(level)
 
 
 def _without_pretrained(init_cfg: ConfigType | list[ConfigType]) -> Any:

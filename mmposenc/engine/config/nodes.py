@@ -110,14 +110,20 @@ def metainfo_entry(dataset: ReadOnlyConfig, scope: str | None, key: str) -> Any:
     return (getattr(cls, 'METAINFO', None) or {}).get(key)
 
 
+def folders_in(dataset: ReadOnlyConfig) -> dict[str, str]:
+    """The folders of a data set by their names in its ``data_prefix``; a single one has none."""
+    prefix = dataset.get('data_prefix') or {}
+    return dict(prefix) if isinstance(prefix, dict) else {'': prefix}
+
+
 def class_folders(dataset: ReadOnlyConfig) -> list[str]:
     """The folders that mmpretrain's CustomDataset takes as classes, in their order."""
     if (type_without_library(dataset) != 'CustomDataset' or dataset.get('ann_file')
             or not dataset.get('with_label', True)):
         return []
-    prefix = dataset.get('data_prefix') or ''
-    prefix = prefix.get('img_path', '') if isinstance(prefix, dict) else prefix
-    folder = os.path.join(dataset.get('data_root') or '', prefix)
+    prefixes = folders_in(dataset)
+    folder = os.path.join(dataset.get('data_root') or '',
+                          prefixes.get('', prefixes.get('img_path', '')))
     return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) \
         if os.path.isdir(folder) else []
 

@@ -32,10 +32,8 @@ class MaskAnnealingHook(Hook):
     def __init__(self, power: float = 0.9, starts: Sequence[int] | None = None,
                  ends: Sequence[int] | None = None) -> None:
         self.power, self.starts, self.ends = power, starts, ends
-        pairs = None if starts is None or ends is None else tuple(zip(starts, ends, strict=False))
-        if (starts is None) != (ends is None) or (pairs is not None and not (
-                len(starts or ()) == len(ends or ()) == len(pairs)
-                and all(0 <= start < end for start, end in pairs))):
+        if len(starts or ()) != len(ends or ()) or not all(
+                0 <= start < end for start, end in zip(starts or (), ends or (), strict=True)):
             raise ValueError(f'starts={starts} and ends={ends}: one iteration for each query block '
                              'is required, and each must start before it ends')
 

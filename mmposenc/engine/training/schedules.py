@@ -1,11 +1,10 @@
 """Compares the schedules of a training with its length, before the first step."""
 from __future__ import annotations
 
-import logging
-
-from mmengine.logging import print_log
 from mmengine.optim import _ParamScheduler
 from mmengine.runner import IterBasedTrainLoop, Runner
+
+from mmposenc.openmmlab.logs import warn
 
 #: A schedule may be this share longer or shorter than the training, because people round.
 _ROUNDED = 0.1
@@ -45,8 +44,8 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
                 what = 'the warm-up of ' if _is_warm_up(each) else ''
                 limit, cure = ((f'its end={each.end}', 'raise the end') if each.end < length else
                                (f'the training of {length} {unit}', 'train for longer'))
-                _warn(f'{what}{where}, {option}={needed}) is longer than {limit}; lower its '
-                      f'{option}, or {cure}')
+                warn(f'{what}{where}, {option}={needed}) is longer than {limit}; lower its '
+                     f'{option}, or {cure}')
             end = min(each.end, each.begin + needed if option in _WHOLE else each.end) * factor
             if option == 'total_steps' and needed < min(each.end, length) - each.begin - 1:
                 raise ValueError(f'{where}): total_steps={needed} are over before the training of '
@@ -56,8 +55,8 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
             last[each.param_name] = max(last.get(each.param_name, (0, '')), (end, text))
         for parameter, (end, text) in last.items():
             if text and end < (1 - _ROUNDED) * runner.max_iters:
-                _warn(f'{text} is shorter than the training: {parameter} does not go on as it says '
-                      f'from step {end:.0f} to the last, {runner.max_iters}; raise these numbers')
+                warn(f'{text} is shorter than the training: {parameter} does not go on as it says '
+                     f'from step {end:.0f} to the last, {runner.max_iters}; raise these numbers')
 
 
 def _needed_length(scheduler: _ParamScheduler) -> tuple[str, float]:
@@ -77,7 +76,3 @@ def _is_warm_up(scheduler: _ParamScheduler) -> bool:
     start = getattr(scheduler, 'start_factor', getattr(scheduler, 'factor', 1))
     return (start < getattr(scheduler, 'end_factor', 1)
             or 'Warmup' in type(scheduler).__name__)
-
-
-def _warn(message: str) -> None:
-    print_log(message, 'current', logging.WARNING)

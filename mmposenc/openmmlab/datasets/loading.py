@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 from collections.abc import Iterator
 
@@ -14,11 +13,11 @@ from mmcv.image.io import imread_flags
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 from mmengine.dataset import BaseDataset
 from mmengine.fileio import LocalBackend, register_backend
-from mmengine.logging import print_log
 from PIL import Image
 
 from mmposenc.terminal.messages import error_text
 
+from ..logs import warn
 from . import image_files
 from .lists import check_list
 
@@ -51,9 +50,16 @@ class NamedErrors(BaseDataset):
     Without it an image that a step cannot process (one pixel high and scaled to none, a truncated
     label map) raises an error inside OpenCV, PIL or torch that names no file.
 
+    Args:
+        check_images: what it means says the data set.
+
     Raises:
         ValueError: a step of the pipeline failed; it names the image.
     """
+
+    def __init__(self, *args: object, check_images: bool = True, **kwargs: object) -> None:
+        self.check_images = check_images
+        super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
         if self.ann_file.endswith('.txt') and os.path.isfile(self.ann_file):
@@ -124,6 +130,5 @@ class LoadImageFromFile(_LoadImageFromFile):
             return image
         if not self._warned:
             self._warned = True
-            print_log(f'{path} has 16 bits, and no value above 4095: such pictures are read as 12 '
-                      'bits', 'current', logging.WARNING)
+            warn(f'{path} has 16 bits, and no value above 4095: such pictures are read as 12 bits')
         return (deep >> 4).astype(np.uint8)

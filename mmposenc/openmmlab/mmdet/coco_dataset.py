@@ -1,16 +1,15 @@
 """COCO annotation files, with checks for errors that mmdet would train on without a message."""
 from __future__ import annotations
 
-import logging
 from collections import Counter
 
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmdet.datasets.api_wrappers import COCO
-from mmengine.logging import print_log
 
 from ..datasets.coco_files import Coco, has_area, read_coco
 from ..datasets.image_files import refuse_broken
 from ..datasets.loading import NamedErrors
+from ..logs import warn
 
 
 class CheckedCOCO(COCO):
@@ -78,33 +77,28 @@ class CocoDataset(NamedErrors, _CocoDataset):
 
     COCOAPI = CheckedCOCO
 
-    def __init__(self, *args: object, unknown_categories: str = 'error', check_images: bool = True,
-                 **kwargs: object) -> None:
+    def __init__(self, *args: object, unknown_categories: str = 'error', **kwargs: object) -> None:
         if unknown_categories not in ('error', 'drop'):
             raise ValueError(f"unknown_categories={unknown_categories!r} must be 'error' or "
                              "'drop'")
         self.unknown_categories = unknown_categories
-        self.check_images = check_images
-        self.dropped: Counter[str] = Counter()
-        self._crowds: Counter[int] = Counter()  # by label
-        self._boxes, self._reaching_over = 0, list[str]()
         super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
-        self.dropped.clear()
-        self._crowds.clear()
+        self.dropped: Counter[str] = Counter()
+        self._crowds: Counter[int] = Counter()  # by label
         self._boxes, self._reaching_over = 0, list[str]()
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
         dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
         self._refuse_or_name_unused(data_list, dropped)
         if dropped:
-            _warn(f'{self.ann_file}: dropped annotations: {dropped}')
+            warn(f'{self.ann_file}: dropped annotations: {dropped}')
         if self._reaching_over:
-            _warn(f'{self.ann_file}: {len(self._reaching_over)} of {self._boxes} boxes reach over '
-                  'the right or lower edge of their image by more than a pixel, such as that of '
-                  f'{self._reaching_over[0]}; bbox must be left, top, width and height, and no two '
-                  'corners')
+            warn(f'{self.ann_file}: {len(self._reaching_over)} of {self._boxes} boxes reach over '
+                 'the right or lower edge of their image by more than a pixel, such as that of '
+                 f'{self._reaching_over[0]}; bbox must be left, top, width and height, and no two '
+                 'corners')
         self._load_run_lengths(data_list)
         if self.check_images:
             refuse_broken([info['img_path'] for info in data_list], self.ann_file,
@@ -120,7 +114,7 @@ class CocoDataset(NamedErrors, _CocoDataset):
                        'have no object')
             if not kept:
                 raise ValueError(f'{message}; set filter_cfg of the training data to None')
-            _warn(message)
+            warn(message)
         return kept
 
     def parse_data_info(self, raw_data_info: dict) -> dict:
@@ -152,14 +146,14 @@ class CocoDataset(NamedErrors, _CocoDataset):
             raise ValueError(f'{self.ann_file} has no annotation to train on'
                              + (f'; {left_out}' if left_out else ''))
         if not labels:
-            _warn(f'{self.ann_file} has no object to evaluate with, so there is no AP'
-                  + (f'; {left_out}' if left_out else ''))
+            warn(f'{self.ann_file} has no object to evaluate with, so there is no AP'
+                 + (f'; {left_out}' if left_out else ''))
         elif unseen and not self.test_mode:
             roboflow = (' (delete the category with the id 0, if it is none: Roboflow adds one)'
                         if (self._names or {}).get(0) in unseen else '')
-            _warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
-                  'trained on it will not find any' + roboflow
-                  + (f'; {left_out}' if crowds else ''))
+            warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
+                 'trained on it will not find any' + roboflow
+                 + (f'; {left_out}' if crowds else ''))
 
     def _load_run_lengths(self, data_list: list[dict]) -> None:
         """Load all masks as bitmaps if some are run lengths. With ``poly2mask=False`` mmdet would
@@ -169,8 +163,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
                     isinstance(instance.get('mask'), dict) and not instance['ignore_flag']
                     for info in data_list for instance in info['instances']):
                 step.poly2mask = True
-                _warn(f'{self.ann_file} has masks as run lengths, so masks are loaded as bitmaps '
-                      '(poly2mask=True)')
+                warn(f'{self.ann_file} has masks as run lengths, so masks are loaded as bitmaps '
+                     '(poly2mask=True)')
 
     def _check_class_order(self, names: dict[int, str]) -> None:
         classes = list(self.metainfo['classes'])
@@ -211,7 +205,3 @@ class CocoDataset(NamedErrors, _CocoDataset):
                 f"metainfo.classes: {list(self.metainfo['classes'])}; add it, or set "
                 "unknown_categories='drop' to leave out such annotations")
         self.dropped[f'of category {self._names[category]!r}'] += 1
-
-
-def _warn(message: str) -> None:
-    print_log(message, logger='current', level=logging.WARNING)

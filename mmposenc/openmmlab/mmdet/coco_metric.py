@@ -1,7 +1,6 @@
 """COCO's metric on the annotations that the tested data set loaded."""
 from __future__ import annotations
 
-import logging
 import os.path as osp
 from collections.abc import Sequence
 
@@ -10,9 +9,9 @@ from mmdet.datasets.api_wrappers import COCO
 from mmdet.evaluation import CocoMetric as _CocoMetric
 from mmengine.dataset import BaseDataset
 from mmengine.fileio import get_local_path
-from mmengine.logging import print_log
 
 from ..datasets.coco_files import is_outline
+from ..logs import warn
 from .coco_dataset import CheckedCOCO, CocoDataset, mask_has_area
 
 
@@ -62,9 +61,8 @@ class CocoMetric(_CocoMetric):
                     self._coco_api = COCO(path)
             return
         if self.ann_file and osp.realpath(dataset.ann_file) != osp.realpath(self.ann_file):
-            print_log(f'the evaluator names {self.ann_file}, but the data set reads '
-                      f'{dataset.ann_file}; its annotations are the ground truth', 'current',
-                      logging.WARNING)
+            warn(f'the evaluator names {self.ann_file}, but the data set reads '
+                 f'{dataset.ann_file}; its annotations are the ground truth')
         self._coco_api = _loaded_coco(dataset, masks='segm' in self.metrics)
 
     def process(self, data_batch: object, data_samples: Sequence[dict]) -> None:
@@ -85,11 +83,10 @@ class CocoMetric(_CocoMetric):
         if not metrics and not any(len(prediction['labels']) for _, prediction in results):
             has_objects = self._coco_api is None or not all(
                 ann['iscrowd'] for ann in self._coco_api.anns.values())
-            print_log(f'no AP: nothing was found in the {len(results)} images' + (
+            warn(f'no AP: nothing was found in the {len(results)} images' + (
                 '. After a short training all scores are often below model.test_cfg.score_thr; '
                 'train longer, or look at them by mmposenc predict --score-thr 0' if has_objects
-                else ', which have no object but those marked iscrowd=1'), 'current',
-                logging.WARNING)
+                else ', which have no object but those marked iscrowd=1'))
         return metrics
 
 

@@ -22,10 +22,6 @@ class CustomDataset(NamedErrors, _CustomDataset):
         ValueError: it names the list and its line, or the images.
     """
 
-    def __init__(self, *args: object, check_images: bool = True, **kwargs: object) -> None:
-        self.check_images = check_images
-        super().__init__(*args, **kwargs)
-
     def load_data_list(self) -> list[dict]:
         data_list: list[dict] = super().load_data_list()
         if self.check_images:

@@ -1,10 +1,8 @@
 """mmseg's data sets of label maps and their loading, with checks."""
 from __future__ import annotations
 
-import logging
 import os.path as osp
 
-from mmengine.logging import print_log
 from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 from mmseg.datasets.transforms import LoadAnnotations
@@ -12,6 +10,7 @@ from mmseg.datasets.transforms import LoadAnnotations
 from ..datasets.image_files import SAMPLES
 from ..datasets.label_maps import check_pairs, unknown_labels_text
 from ..datasets.loading import NamedErrors
+from ..logs import warn
 
 
 class LoadSegAnnotations(LoadAnnotations):
@@ -63,8 +62,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
         ValueError: there is no image, or files do not fit; it names them.
     """
 
-    def __init__(self, *args: object, check_images: bool = True, **kwargs: object) -> None:
-        self.check_images = check_images
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         if not self.METAINFO.get('classes'):  # Tools of mmseg read the names of classes there.
             self.METAINFO = self.metainfo
@@ -103,10 +101,9 @@ class SegDataset(NamedErrors, BaseSegDataset):
         unseen = [name for i, name in enumerate(classes) if i not in seen]
         where = 'no label map' if num_maps <= SAMPLES else f'none of {SAMPLES} label maps'
         if unseen and (num_maps <= SAMPLES or len(seen) < 2):
-            print_log(f'{where} of {self.data_prefix.get("seg_map_path")} has pixels of '
-                      f'{", ".join(map(repr, unseen))} (pixels of the value {self.ignore_index} '
-                      'are ignored' + (', and so is 0: reduce_zero_label=True)' if offset else ')'),
-                      'current', logging.WARNING)
+            warn(f'{where} of {self.data_prefix.get("seg_map_path")} has pixels of '
+                 f'{", ".join(map(repr, unseen))} (pixels of the value {self.ignore_index} '
+                 'are ignored' + (', and so is 0: reduce_zero_label=True)' if offset else ')'))
 
     def _no_images_text(self) -> str:
         folder = self.data_prefix.get('img_path')

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from mmengine.logging import MMLogger
 from mmengine.optim import DefaultOptimWrapperConstructor, OptimWrapper
 from torch import nn
 
 from ...checkpoint.encoding_names import is_encoding_weight
+from ..logs import quiet_log
 
 _call = DefaultOptimWrapperConstructor.__call__
 
@@ -34,13 +34,8 @@ def call_by_upstream_names(constructor: Any, model: nn.Module) -> OptimWrapper:
 def groups_without_log(constructor: Any, model: nn.Module) -> list[dict]:
     """The groups that a constructor makes, without a line in the log for each parameter."""
     groups: list[dict] = []
-    logger = MMLogger.get_current_instance()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
+    with quiet_log(logging.WARNING):
         constructor.add_params(groups, model)
-    finally:
-        logger.setLevel(level)
     return groups
 
 

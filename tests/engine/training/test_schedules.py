@@ -72,7 +72,7 @@ def test_a_cycle_that_would_stop_a_training(tmp_path) -> None:
 
 def test_each_optimizer_has_schedules_of_its_own(monkeypatch) -> None:
     lines = []
-    monkeypatch.setattr(schedules, 'print_log', lambda line, *_: lines.append(line))
+    monkeypatch.setattr(schedules, 'warn', lines.append)
     described = {'a': [dict(type='StepLR', step_size=3)], 'b': [dict(type='StepLR', step_size=99)]}
     optimizer = OptimWrapper(torch.optim.SGD([torch.zeros(1)], lr=1))
     built = {name: [PARAM_SCHEDULERS.build(each, default_args=dict(optimizer=optimizer))
@@ -102,7 +102,7 @@ def test_an_interval_of_checkpoints_that_never_comes(tmp_path, capsys, loop, hoo
 @pytest.mark.slow
 def test_no_false_alarm_for_the_configs_of_the_libraries(monkeypatch) -> None:
     found, epoch = set(), 7330  # steps of COCO on 8 GPUs
-    monkeypatch.setattr(schedules, 'print_log', lambda *_: found.add(path.stem))
+    monkeypatch.setattr(schedules, 'warn', lambda _: found.add(path.stem))
     for library in ('mmdet', 'mmseg', 'mmpretrain'):
         init_default_scope(library)
         for path in sorted(folder(library).rglob('*.py')):
