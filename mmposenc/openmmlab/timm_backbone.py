@@ -105,13 +105,11 @@ class TimmBackbone(BaseModule):
         plain = self._create()  # The file has the original encodings of the model.
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
-            resized = resize(state, plain)
-            misfits = mismatch_text(plain.state_dict(), {
-                key: value for key, value in resized.items() if not key.startswith('head')})
-            if misfits:
+            resized = {key: value for key, value in resize(state, plain).items()
+                       if not key.startswith('head')}
+            if misfits := mismatch_text(plain.state_dict(), resized):
                 raise ValueError(f'{file} does not fit timm:{self.name}: {misfits}')
-            copy_weights(plain, {key: value for key, value in resized.items()
-                                 if not key.startswith('head')}, file)
+            copy_weights(plain, resized, file)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
         state = plain.state_dict()

@@ -111,20 +111,15 @@ def _check_names(kind: str, source: Path, named: list[str], in_table: list[str],
         raise PrepareError(f'--classes {named} must be those of --colours, {in_table}')
 
 
-def _name_without_part(picture: Picture, suffix: str) -> str:
-    """The name of a copy: the key without the folder of the part."""
-    *folders, stem = picture.key.split('/')
-    return '/'.join([*(each for each in folders if each.lower() not in SPLITS), stem]) + suffix
-
-
 def _write_part_and_count(folder: Path, part: str, pictures: list[Picture], classes: list[str]
                           ) -> dict[str, int]:
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
     for number, each in enumerate(pictures, 1):
-        name = _name_without_part(each, each.path.suffix)
-        shutil.copyfile(each.path, _unused_path(folder / part / name, each.path))
-        images.append(dict(id=number, file_name=name, width=each.size[0], height=each.size[1]))
+        copy = _unused_path(folder / part, each, each.path.suffix)
+        shutil.copyfile(each.path, copy)
+        images.append(dict(id=number, file_name=copy.relative_to(folder / part).as_posix(),
+                           width=each.size[0], height=each.size[1]))
         for thing in each.things:
             outline = dict(segmentation=thing.segmentation) if thing.segmentation else {}
             area = thing.box[2] * thing.box[3] if thing.area is None else thing.area
@@ -147,13 +142,11 @@ def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], cla
                            colours: dict[Colour, int] | None) -> dict[str, int]:
     pixels = Counter({VOID: 0})
     for each in pictures:
-        name = _name_without_part(each, '.png')
-        stem = name.removesuffix('.png')
-        copy = folder / 'images' / ADE_PARTS[part] / f'{stem}{each.path.suffix}'
-        shutil.copyfile(each.path, _unused_path(copy, each.path))
+        shutil.copyfile(each.path, _unused_path(
+            folder / 'images' / ADE_PARTS[part], each, each.path.suffix))
         labels = read_label_map(each, colours)
-        Image.fromarray(labels).save(
-            _unused_path(folder / 'annotations' / ADE_PARTS[part] / name, each.path))
+        Image.fromarray(labels).save(_unused_path(
+            folder / 'annotations' / ADE_PARTS[part], each, '.png'))
         pixels.update(Counter(labels.ravel().tolist()))
     (folder / 'classes.txt').write_text(''.join(f'{name}\n' for name in classes), encoding='utf-8')
     unlabelled = {_UNLABELLED: pixels[VOID]} if pixels[VOID] else {}
@@ -161,10 +154,13 @@ def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], cla
             **unlabelled}
 
 
-def _unused_path(to: Path, picture: Path) -> Path:
-    """The path of what is written for a picture, whose folder is made."""
+def _unused_path(place: Path, picture: Picture, suffix: str) -> Path:
+    """The path of what is written for a picture, whose folder is made: its key without the folder
+    of the part."""
+    *folders, stem = picture.key.split('/')
+    to = place.joinpath(*(each for each in folders if each.lower() not in SPLITS), stem + suffix)
     if to.exists():
-        raise PrepareError(f'{picture}: a picture of another folder has the name {to.name}, too; '
-                           'rename one')
+        raise PrepareError(f'{picture.path}: a picture of another folder has the name '
+                           f'{to.name}, too; rename one')
     to.parent.mkdir(parents=True, exist_ok=True)
     return to

@@ -173,7 +173,8 @@ def _label_problem(kind: str, picture: Picture, classes: list[str],
                 raise ValueError(f'its size is {size}, but {pair[0]} has {picture.size}')
             return ''
         text = _decoded(picture.labels.read_bytes(), kind)
-        objects = _lines_of_yolo(text) if kind == 'yolo' else _elements_of_voc(text, picture.size)
+        lines = [(f':{i}', line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+        objects = lines if kind == 'yolo' else _elements_of_voc(text, picture.size)
         for place, described in objects:
             where = place
             thing = (_yolo_object(described, picture.size, classes) if isinstance(described, str)
@@ -229,13 +230,6 @@ def _object_of_corners(name: object, numbers: list[float], outline: bool) -> Lab
         raise ValueError(f'corners {numbers}: the second must be right of and below the first')
     return LabelledObject(name.strip(), (min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)),
                           [numbers] if outline else None)
-
-
-def _lines_of_yolo(text: str) -> Iterator[tuple[str, str]]:
-    """For each object its place in the file, and its line."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            yield f':{number}', line
 
 
 def _yolo_object(line: str, size: Size, classes: list[str]) -> LabelledObject:

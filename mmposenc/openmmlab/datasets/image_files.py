@@ -136,13 +136,18 @@ def refuse_broken(paths: Sequence[str], source: str, sizes: Sequence[Size] | Non
         return
     with ThreadPoolExecutor(max_workers=16) as pool:  # The disk is the limit, not the processor.
         texts = pool.map(image_file_problem, paths, sizes or [None] * len(paths), chunksize=64)
-        problems = [f'  {printable(path)}: {text}' for path, text in zip(paths, texts, strict=True)
+        problems = [f'{printable(path)}: {text}' for path, text in zip(paths, texts, strict=True)
                     if text]
+    refuse_files(problems, f'{len(paths)} images of {source} are broken',
+                 'Repair them, or take them out (check_images=False in the data set skips this '
+                 'check)')
+
+
+def refuse_files(problems: Sequence[str], of_what: str, remedy: str) -> None:
+    """Raise a ValueError that lists up to 20 of the problems, if there are some."""
     if problems:
-        shown = '\n'.join(problems[:20])
-        raise ValueError(f'{len(problems)} of {len(paths)} images of {source} are broken:\n{shown}'
-                         '\nRepair them, or take them out (check_images=False in the data set '
-                         'skips this check)')
+        shown = ''.join(f'  {text}\n' for text in problems[:20])
+        raise ValueError(f'{len(problems)} of {of_what}:\n{shown}{remedy}')
 
 
 def sample_of_names(names: Collection[str]) -> list[str]:

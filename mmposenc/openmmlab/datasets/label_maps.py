@@ -10,7 +10,7 @@ from PIL import Image
 
 from mmposenc.terminal.messages import printable
 
-from .image_files import sample_of_names, size_of_file
+from .image_files import refuse_files, sample_of_names, size_of_file
 
 #: The modes of PIL with one channel of 8 bits; with a palette, the indices are the labels.
 MODES = ('L', 'P', '1')
@@ -41,10 +41,8 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         checked = (map_problem(path, num_labels, ignore_index, labels)
                    for path in sample_of_names([path for _, path in pairs]))
         problems = [text for text in checked if text]
-    if problems:
-        shown = '\n'.join(f'  {text}' for text in problems[:20])
-        raise ValueError(f'{len(problems)} of {len(pairs)} label maps cannot be used:\n'
-                         f'{shown}\n(check_images=False in the data set skips this check)')
+    refuse_files(problems, f'{len(pairs)} label maps cannot be used',
+                 '(check_images=False in the data set skips this check)')
     return labels - {ignore_index}
 
 

@@ -139,21 +139,18 @@ class CocoDataset(NamedErrors, _CocoDataset):
         unseen = [name for label, name in enumerate(self.metainfo['classes'])
                   if label not in labels]
         crowds = sum(count for label, count in self._crowds.items() if label not in labels)
-        left_out = '; '.join([f'dropped: {dropped}'] * bool(dropped) + [
-            f'{crowds} marked iscrowd=1, which training and evaluation ignore: if they are '
+        left_out = ''.join([f'; dropped: {dropped}'] * bool(dropped) + [
+            f'; {crowds} marked iscrowd=1, which training and evaluation ignore: if they are '
             'objects, set it to 0'] * bool(crowds))
         if not labels and not self.test_mode:
-            raise ValueError(f'{self.ann_file} has no annotation to train on'
-                             + (f'; {left_out}' if left_out else ''))
+            raise ValueError(f'{self.ann_file} has no annotation to train on{left_out}')
         if not labels:
-            warn(f'{self.ann_file} has no object to evaluate with, so there is no AP'
-                 + (f'; {left_out}' if left_out else ''))
+            warn(f'{self.ann_file} has no object to evaluate with, so there is no AP{left_out}')
         elif unseen and not self.test_mode:
             roboflow = (' (delete the category with the id 0, if it is none: Roboflow adds one)'
                         if (self._names or {}).get(0) in unseen else '')
             warn(f'{self.ann_file} has no object of {", ".join(map(repr, unseen))}; a model '
-                 'trained on it will not find any' + roboflow
-                 + (f'; {left_out}' if crowds else ''))
+                 'trained on it will not find any' + roboflow + left_out * bool(crowds))
 
     def _load_run_lengths(self, data_list: list[dict]) -> None:
         """Load all masks as bitmaps if some are run lengths. With ``poly2mask=False`` mmdet would
