@@ -169,12 +169,9 @@ def check_ignored_label(cfg: Config, phases: tuple[str, ...]) -> None:
     """
     if cfg.get('default_scope') != 'mmseg':
         return
-    said = {f'{key}.ignore_index': head.get('ignore_index', 255)
-            for key, head in heads_with_classes(cfg)}
-    said |= {f'{key}.ignore_index': metric.get('ignore_index', 255)
-             for key, metric in _metrics_with_keys(cfg, phases)}
-    said |= {f'{key}.ignore_index': node['ignore_index']
-             for key, node in data_sets_with_keys(cfg, *phases) if 'ignore_index' in node}
+    nodes = [*heads_with_classes(cfg), *_metrics_with_keys(cfg, phases), *(
+        (key, node) for key, node in data_sets_with_keys(cfg, *phases) if 'ignore_index' in node)]
+    said = {f'{key}.ignore_index': node.get('ignore_index', 255) for key, node in nodes}
     if len({*said.values()}) > 1:
         shown = '; '.join(f'{key}: {value}' for key, value in said.items())
         raise ValueError(f'one label must be left out by all of them:\n{shown}')

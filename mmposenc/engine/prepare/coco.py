@@ -74,14 +74,13 @@ def _picture(source: Path, file: Path, image: Coco) -> Picture:
 
 
 def _object(ann: Coco, names: dict[int, str], picture: Picture) -> LabelledObject:
-    where = f'annotation {ann["id"]} in {picture.labels}'
     mask = ann.get('segmentation') or None
     try:
+        if ann['category_id'] not in names:
+            raise ValueError(f'its category_id is not among {names}')
         return cut_at_edges(LabelledObject(
             names[ann['category_id']], tuple(ann['bbox']),
             mask if mask and has_area(mask, picture.size[::-1]) else None,
             bool(ann.get('iscrowd')), ann['area']), picture.size)
-    except KeyError:
-        raise ValueError(f'{where}: its category_id is not among {names}') from None
     except ValueError as error:
-        raise ValueError(f'{where}: {error}') from error
+        raise ValueError(f'annotation {ann["id"]} in {picture.labels}: {error}') from error

@@ -76,10 +76,8 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         raise PrepareError(f'{source}: all {len(things)} objects are marked difficult or iscrowd, '
                            'which training ignores; unmark those that are objects')
     part_of = part_by_picture(kind, source, labelled.pictures, told, val, log)
-    parts: dict[str, list[Picture]] = {'train': [], 'val': []}
-    for each in labelled.pictures:
-        if each.key in part_of:
-            parts.setdefault(part_of[each.key], []).append(each)
+    parts = {part: [each for each in labelled.pictures if part_of.get(each.key) == part]
+             for part in ADE_PARTS if part in part_of.values()}
     counts = build_folder(
         out, kind, lambda folder: {
             part: _write_masks_and_count(folder, part, pictures, labelled.classes, table)

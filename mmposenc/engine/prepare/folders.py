@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from mmposenc.terminal.messages import printable
@@ -28,11 +29,9 @@ def is_finished(out: Path, made_from: str) -> bool:
     """
     if not out.exists() or out.is_dir() and not any(out.iterdir()):
         return False
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         if json.loads((out / MANIFEST).read_text())['made_from'] == made_from:
             return True
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     raise PrepareError(f'{out} holds files that were not prepared here; give another folder, or '
                        'move it away')
 

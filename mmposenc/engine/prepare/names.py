@@ -22,15 +22,6 @@ _NO_CLASS = {'void', 'ignore', 'ignored', 'unlabelled', 'unlabeled'}
 Colour = tuple[int, ...]
 
 
-class _TextLoader(yaml.BaseLoader):
-    """All values are text. Aliases, which can grow without end, are refused."""
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError('it has aliases, which are not read')
-        return super().compose_node(parent, index)
-
-
 def yolo_description(source: Path) -> dict[str, Any]:
     """What the data.yaml of a folder says, else its other YAML file that names classes; 'file' is
     its path, and 'names' is a list. Names of a classes.txt stand there, too.
@@ -42,7 +33,10 @@ def yolo_description(source: Path) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for path in [path for path in paths if path.stem == 'data'] or paths:
         try:
-            told = yaml.load(path.read_text('utf-8-sig'), _TextLoader) or {}  # noqa: S506
+            text = path.read_text('utf-8-sig')
+            if yaml.AliasEvent in map(type, yaml.parse(text, yaml.BaseLoader)):
+                raise yaml.YAMLError('it has aliases, which are not read')  # They grow without end.
+            told = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506
             names = _list_of_names(told.get('names') or [])
         except (AttributeError, TypeError, ValueError, KeyError, RecursionError,
                 yaml.YAMLError) as error:

@@ -11,19 +11,8 @@ from torch import distributed as dist
 
 from mmposenc.writing import check_new_files
 
+from ..config import checks
 from ..config.arguments import check_arguments
-from ..config.checks import (
-    check_checkpoint,
-    check_enough_queries,
-    check_files,
-    check_ignored_label,
-    check_num_classes,
-    check_same_class_folders,
-    check_sections,
-    check_topk,
-    check_weights,
-    folders_of_data,
-)
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
 from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
@@ -85,25 +74,26 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
     if resume is not None:
         cfg.resume, cfg.load_from = True, None if resume == 'auto' else resume
     if cfg.get('load_from'):
-        check_checkpoint(cfg.load_from, '--resume' if cfg.get('resume') else 'load_from')
+        checks.check_checkpoint(cfg.load_from, '--resume' if cfg.get('resume') else 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
 
 
 def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
-    check_sections(cfg, phases)
-    check_new_files(cfg.work_dir, (), '--work-dir', data=folders_of_data(cfg, of_classes=True))
+    checks.check_sections(cfg, phases)
+    check_new_files(cfg.work_dir, (), '--work-dir',
+                    data=checks.folders_of_data(cfg, of_classes=True))
     check_arguments(cfg)
     if 'train' in phases:
         check_silent_arguments(cfg)
-        check_weights(cfg)
-    check_files(cfg, phases)
-    check_num_classes(cfg, phases)
-    check_ignored_label(cfg, phases)
-    check_topk(cfg, phases)
-    check_enough_queries(cfg)
-    check_same_class_folders(cfg, phases)
+        checks.check_weights(cfg)
+    checks.check_files(cfg, phases)
+    checks.check_num_classes(cfg, phases)
+    checks.check_ignored_label(cfg, phases)
+    checks.check_topk(cfg, phases)
+    checks.check_enough_queries(cfg)
+    checks.check_same_class_folders(cfg, phases)
 
 
 def train(cfg: Config, **options: object) -> Runner:
@@ -149,7 +139,7 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     _check_config(cfg, ('test',))
-    check_checkpoint(checkpoint, 'checkpoint')
+    checks.check_checkpoint(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:
         cfg.load_strict = False

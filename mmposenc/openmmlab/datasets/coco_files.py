@@ -56,23 +56,21 @@ def read_coco(path: str, dropped: Counter[str]) -> Coco:
     if not isinstance(data, dict):
         raise ValueError(f'{path} holds a {type(data).__name__}; a COCO file must be a dict with '
                          'images, annotations and categories')
+    data.setdefault('annotations', [])
     for section in _SECTIONS:
-        if section != 'annotations' or section in data:
-            _check_section(path, data, section)
+        _check_section(path, data, section)
     for name, count in Counter(each['name'] for each in data['categories']).items():
         if count > 1:
             raise ValueError(f'{path}: {count} categories have the name {name!r}; delete the '
                              'unused one (Roboflow adds one for the project, of no object)')
     images = {image['id'] for image in data['images']}
-    annotations = []
-    for ann in data.get('annotations', []):
-        if ann['image_id'] not in images:
-            dropped['of an image that the file does not have'] += 1
-            continue
+    known = [ann for ann in data['annotations'] if ann['image_id'] in images]
+    if lost := len(data['annotations']) - len(known):
+        dropped['of an image that the file does not have'] += lost
+    for ann in known:
         if ann.get('area') is None:
             ann['area'] = max(ann['bbox'][2], 0) * max(ann['bbox'][3], 0)
-        annotations.append(ann)
-    data['annotations'] = annotations
+    data['annotations'] = known
     return data
 
 
