@@ -49,13 +49,13 @@ def write_predictions_to(cfg: Config, out: str) -> None:
         ValueError: neither, or a file or folder that may not be written.
     """
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
-    evaluators = listed(cfg.test_evaluator)
     if pickled:
         check_new_files(osp.dirname(out) or '.', [osp.basename(out)], '--out', ours=lambda _: False,
                         remedy='delete it, or give another file')
         kind = {'mmdet': 'mmposenc.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
                 'mmpretrain': 'mmposenc.DumpResults'}[scope]
-        evaluators.append(ConfigDict(type=kind, out_file_path=out))
+        cfg.test_evaluator = [*listed(cfg.test_evaluator),
+                              ConfigDict(type=kind, out_file_path=out)]
     elif scope == 'mmseg':
         data = folders_of_data(cfg)
         check_new_files(out, (), '--out', data=data)
@@ -64,7 +64,6 @@ def write_predictions_to(cfg: Config, out: str) -> None:
     else:
         raise ValueError(f'--out {out}: it must end in .pkl or .pickle'
                          ' (a folder is possible in segmentation only)')
-    cfg.test_evaluator = evaluators
 
 
 def draw_predictions_into(cfg: Config, show_dir: str) -> None:

@@ -59,10 +59,8 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
     """
     check_unlocked(cfg.work_dir)
     check_replaces_no_files(cfg, anew=resume is None and not cfg.get('resume'))
-    phases = ['train', 'val'] if cfg.get('val_dataloader') else ['train']
-    if tests:
-        phases.append('test')
-    _check_config(cfg, tuple(phases))
+    used = {'train': True, 'val': cfg.get('val_dataloader'), 'test': tests}
+    _check_config(cfg, tuple(phase for phase in used if used[phase]))
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import deque
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,12 +31,10 @@ def files_below(folder: str | Path) -> list[str]:
     one. A link to a folder around this one is skipped. Links to files that are not there are
     listed, because these would be missed otherwise.
     """
-    found: list[str] = []
-    folders, links, start = [str(folder)], list[str](), os.path.realpath(folder)
-    seen: set[str] = set()
-    while folders or links:
-        place = folders.pop() if folders else links.pop(0)
-        real = os.path.realpath(place)
+    found, seen, start = list[str](), set[str](), os.path.realpath(folder)
+    places = deque([str(folder)])
+    while places:
+        real = os.path.realpath(place := places.popleft())
         if real in seen or start.startswith(os.path.join(real, '')):
             continue
         seen.add(real)
@@ -44,7 +43,7 @@ def files_below(folder: str | Path) -> list[str]:
             if name.startswith('.'):
                 continue
             if os.path.isdir(path):
-                (links if os.path.islink(path) else folders).append(path)
+                (places.append if os.path.islink(path) else places.appendleft)(path)
             elif os.path.isfile(path) or not os.path.exists(path):
                 found.append(path)
     return sorted(found)

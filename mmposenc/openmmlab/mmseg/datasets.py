@@ -34,10 +34,8 @@ class LoadSegAnnotations(LoadAnnotations):
             raise ValueError(f'{path} is {labels.shape[1]}x{labels.shape[0]}, but its image '
                              f'{results.get("img_path")} is {size[1]}x{size[0]}')
         num_classes = results.get('num_classes')
-        if num_classes is None:
-            return
-        problem = unknown_labels_text(labels, num_classes, results.get('ignore_index', 255))
-        if problem:
+        if num_classes is not None and (problem := unknown_labels_text(
+                labels, num_classes, results.get('ignore_index', 255))):
             zero = ' (after reduce_zero_label)' if results.get('reduce_zero_label') else ''
             raise ValueError(f'{path} {problem}{zero}')
 
