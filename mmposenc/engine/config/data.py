@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,8 +61,8 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
                          f'{_SCOPES[scope]}')
     # Only COCO's files have a content.
-    contents = {part: read_coco(str(root / arguments[part]['ann_file']), Counter())
-                if scope == 'mmdet' else {} for part in dict.fromkeys(parts.values())}
+    contents = {part: read_coco(root / arguments[part]['ann_file']) if scope == 'mmdet' else {}
+                for part in dict.fromkeys(parts.values())}
     named = {part: _class_names_in(root, scope, part, content)
              for part, content in contents.items()}
     classes = named['train']

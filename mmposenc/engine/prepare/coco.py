@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 
 from mmposenc.openmmlab.datasets.coco_files import Coco, has_area, read_coco
@@ -33,7 +32,7 @@ def read_coco_labels(source: Path, named: list[str]) -> FolderContents:
         raise PrepareError(f'{source} holds no .json files of labels')
     contents, used = FolderContents(named), dict[str, bool]()
     for file in files:
-        content = read_coco(str(file), Counter())
+        content = read_coco(file)
         names = {each['id']: each['name'] for each in content['categories']}
         used = {**dict.fromkeys(names.values(), False), **used}
         anns: dict[int, list[Coco]] = {}

@@ -37,7 +37,7 @@ def coco_part(root: Path, part: str) -> tuple[str, str] | None:
     return None
 
 
-def read_coco(path: str, dropped: Counter[str]) -> Coco:
+def read_coco(path: str | Path, dropped: Counter[str] | None = None) -> Coco:
     """Read an annotation file and check everything that training uses.
 
     Args:
@@ -65,7 +65,7 @@ def read_coco(path: str, dropped: Counter[str]) -> Coco:
                              'unused one (Roboflow adds one for the project, of no object)')
     images = {image['id'] for image in data['images']}
     known = [ann for ann in data['annotations'] if ann['image_id'] in images]
-    if lost := len(data['annotations']) - len(known):
+    if dropped is not None and (lost := len(data['annotations']) - len(known)):
         dropped['of an image that the file does not have'] += lost
     for ann in known:
         if ann.get('area') is None:
@@ -98,7 +98,7 @@ _SECTIONS: dict[str, dict[str, _Rule]] = {
 _OPTIONAL = ('area', 'iscrowd', 'ignore')
 
 
-def _check_section(path: str, data: Coco, section: str) -> None:
+def _check_section(path: str | Path, data: Coco, section: str) -> None:
     """Raise ValueError if entries lack a key, if two have the same id, or if a value is not what
     mmdet takes it for."""
     entries = data.get(section)

@@ -51,7 +51,7 @@ class NamedErrors(BaseDataset):
     label map) raises an error inside OpenCV, PIL or torch that names no file.
 
     Args:
-        check_images: what it means says the data set.
+        check_images: whether to check files before training; each data set says which.
 
     Raises:
         ValueError: a step of the pipeline failed; it names the image.

@@ -19,11 +19,10 @@ class CheckedCOCO(COCO):
         dropped: number of annotations left out, by reason.
     """
 
-    def __init__(self, annotation_file: str | None = None) -> None:
+    def __init__(self, annotation_file: str) -> None:
         super().__init__()
         self.dropped: Counter[str] = Counter()
-        if annotation_file is not None:
-            self.set_content(read_coco(annotation_file, self.dropped))
+        self.set_content(read_coco(annotation_file, self.dropped))
 
     def set_content(self, content: Coco) -> None:
         """Replace the images, annotations and categories."""
