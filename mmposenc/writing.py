@@ -23,12 +23,9 @@ def flush(path: str | Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk and not only in the system's
     memory."""
     folder = os.path.isdir(path)
-    try:
-        descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
-    except PermissionError:
-        if not folder:
-            raise
+    if folder and os.name == 'nt':
         return  # Windows cannot open a folder.
+    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     try:
         os.fsync(descriptor)
     finally:
@@ -38,9 +35,9 @@ def flush(path: str | Path) -> None:
 @contextmanager
 def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = '.partial'
                        ) -> Iterator[Path]:
-    """A context that gives its block an empty file to write to. The file takes its own name when
-    the block ends well, and is deleted after an error. A link of that name is replaced, not
-    followed.
+    """A context that gives its block an empty file to write to, in a folder that is made. The file
+    takes its own name when the block ends well, and is deleted after an error. A link of that name
+    is replaced, not followed.
 
     Args:
         path: the file.
@@ -48,6 +45,7 @@ def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = 
         suffix: how the other name ends, ``<name>.<random digits><suffix>``.
     """
     path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     name = os.fsencode(path.name)[:_LONGEST_NAME].decode(errors='ignore')
     partial = path.with_name(f'{name}.{secrets.token_hex(4)}{suffix}')
     try:
@@ -70,11 +68,10 @@ def writing_whole_file(path: str | Path, *, durable: bool = True, suffix: str = 
 
 @contextmanager
 def writing_picture(path: str | Path) -> Iterator[Path]:
-    """As :func:`writing_whole_file`, for a picture, whose folder is made. It is signed, so that
-    a later call of the same command may replace it."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with writing_whole_file(path, durable=False, suffix=f'.partial{path.suffix}') as partial:
+    """As :func:`writing_whole_file`, for a picture. It is signed, so that a later call of the same
+    command may replace it."""
+    suffix = f'.partial{Path(path).suffix}'
+    with writing_whole_file(path, durable=False, suffix=suffix) as partial:
         yield partial
         partial.write_bytes(signed(partial.read_bytes()))
 
@@ -153,9 +150,8 @@ def _reason_or_none(path: Path, ours: Callable[[Path], bool], read: set[tuple[in
 
 def _check_writable(folder: str | Path, option: str) -> None:
     """Check that a folder exists or can be made, and that files can be written into it."""
-    existing = os.path.abspath(folder)
-    while not os.path.lexists(existing):
-        existing = os.path.dirname(existing)
+    path = Path(folder).absolute()
+    existing = next(each for each in (path, *path.parents) if os.path.lexists(each))
     if not os.path.isdir(existing):
         raise ValueError(f'{option} {folder}: {existing} is no folder')
     if not os.access(existing, os.W_OK):
@@ -177,12 +173,8 @@ def _data_around(folder: Path, data: Mapping[str, str]) -> str | None:
     is not for data alone, so new folders may be made in it."""
     inner = Path(os.path.realpath(folder))
     working = _identities((Path.cwd(), *Path.cwd().parents))
-    for around in (inner, *inner.parents):
-        for key, each in data.items():
-            if _identities([each]) & _identities([around]) and (
-                    around == inner or not _identities([each]) & working):
-                return key
-    return None
+    taken = _identities([inner]) | _identities(inner.parents) - working
+    return next((key for key, each in data.items() if _identities([each]) & taken), None)
 
 
 def remove_leftovers(folder: str | Path, is_ours: Callable[[str], bool]) -> None:

@@ -37,18 +37,15 @@ def load_from_local(filename: str, map_location: MAP_LOCATION = None) -> Mapping
 
 
 def load_url(url: str, model_dir: str | None = None, map_location: MAP_LOCATION = None,
-             progress: bool = True, check_hash: bool = False, file_name: str | None = None
-             ) -> Mapping:
+             progress: bool = True) -> Mapping:
     """Replaces torch.hub.load_state_dict_from_url, which mmengine calls for every URL."""
     folder = Path(model_dir or os.path.join(torch.hub.get_dir(), 'checkpoints'))
-    path = folder / (file_name or os.path.basename(urlparse(url).path))
+    path = folder / os.path.basename(urlparse(url).path)
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        hash_match = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
         MMLogger.get_current_instance().info(f'downloading {url} to {path}')
         try:
-            torch.hub.download_url_to_file(url, str(path), hash_match and hash_match.group(1),
-                                           progress)
+            torch.hub.download_url_to_file(url, str(path), None, progress)
         except (OSError, RuntimeError) as error:
             raise OSError(f'{url} could not be downloaded: {error}. Put the file at {path}, or '
                           'name one of yours in the place of the address') from error

@@ -11,6 +11,8 @@ import sys
 
 import mmposenc
 
+from ..terminal.streams import lasting_streams
+
 #: For each command (a module of this folder), its line in ``mmposenc --help``.
 COMMANDS: dict[str, str] = {
     'quickstart': 'fetch data, train a detector, test and draw: a first run in minutes',
@@ -36,6 +38,7 @@ def usage_text() -> str:
                       'version.'])
 
 
+@lasting_streams()
 def main(argv: list[str] | None = None) -> None:
     """Run a command.
 
@@ -45,12 +48,7 @@ def main(argv: list[str] | None = None) -> None:
     Raises:
         SystemExit: with status 2 if there is no such command.
     """
-    from ..terminal.streams import lasting_streams
-    with lasting_streams():
-        _run_command(*(sys.argv[1:] if argv is None else argv) or [''])
-
-
-def _run_command(name: str, *words: str) -> None:
+    name, *words = (sys.argv[1:] if argv is None else argv) or ['']
     if name in ('', '-h', '--help'):
         print(usage_text())
         sys.exit(0 if name else 2)
@@ -67,4 +65,4 @@ def _run_command(name: str, *words: str) -> None:
     # A package that is missing is an error of one line.
     with reporting_errors(Namespace(traceback='--traceback' in words)):
         module = importlib.import_module(f'{__name__}.{name}')
-    module.main([*words])
+    module.main(words)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from mmengine.evaluator import DumpResults as _DumpResults
 from mmengine.fileio import dump
@@ -15,9 +14,7 @@ class DumpResults(_DumpResults):
     """mmengine's DumpResults (same arguments), which leaves no half of a file."""
 
     def compute_metrics(self, results: list) -> dict:
-        path = Path(self.out_file_path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing_whole_file(path, suffix='.partial.pkl') as partial:
+        with writing_whole_file(self.out_file_path, suffix='.partial.pkl') as partial:
             dump(results, str(partial))
         return {}
 

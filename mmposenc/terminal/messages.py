@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
-from .streams import LastingStream, lasting_streams
+from .streams import LastingStream
 
 #: Exceptions whose message is enough; for others the message begins with their type.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
@@ -102,13 +102,9 @@ def reporting_errors(args: argparse.Namespace, *, only_prints: bool = False) -> 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
     files that are half written are removed as after an error. Where standard output cannot be
-    written, the body goes on to its end; if it ``only_prints``, the status then says so.
+    written, in :func:`~.streams.lasting_streams`, the body goes on to its end; if it
+    ``only_prints``, the status then says so.
     """
-    with lasting_streams():
-        yield from _reporting_errors(args, only_prints)
-
-
-def _reporting_errors(args: argparse.Namespace, only_prints: bool) -> Iterator[None]:
     before, stdout, showwarning = _log_file(), sys.stdout, warnings.showwarning
     # The name of a file may not be valid in the console's encoding.
     if hasattr(stdout, 'reconfigure'):

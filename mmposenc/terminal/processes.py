@@ -19,7 +19,5 @@ def python_command(code: str, *words: str) -> list[str]:
         code: what the process runs; ``sys`` is imported.
         words: the arguments that it sees.
     """
-    path = [each for each in map(str, sys.path) if each]
-    if _ROOT not in path:
-        path.append(_ROOT)
+    path = [*filter(None, map(str, sys.path)), _ROOT]
     return [sys.executable, '-c', f'import sys; sys.path[:] = {path!r}; {code}', *words]

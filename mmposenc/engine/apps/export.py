@@ -81,7 +81,6 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole_file(path, suffix='.partial.onnx') as partial:
         _write_onnx(program, partial, notes)
         pictures = pictures_of_test_data(cfg, notes) if decode else []

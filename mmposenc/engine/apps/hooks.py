@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from unittest.mock import patch
 
 import mmcv
@@ -32,7 +33,7 @@ class _ImageNamesHook(Hook):
 
     def suffix(self, path: str) -> str:
         """The ending of the file for an image."""
-        raise NotImplementedError
+        return '.png'
 
     def before_test_epoch(self, runner: Runner) -> None:
         """Give each image of the test data a name: its path, or its number if it is in no file.
@@ -41,15 +42,12 @@ class _ImageNamesHook(Hook):
             ValueError: a file or a link of the user's has one of the names.
         """
         dataset = runner.test_dataloader.dataset
-        paths = [dataset.get_data_info(number).get('img_path') or str(number)
-                 for number in range(len(dataset))]
-        paths = list(dict.fromkeys(paths))
-        names = [f'{name}{self.suffix(path)}' for path, name in zip(
-            paths, names_without_suffix(paths), strict=True)]
-        self.files = {path: f'{self.out_dir}/{name}' for path, name in zip(
-            paths, names, strict=True)}
+        paths = dict.fromkeys(dataset.get_data_info(number).get('img_path') or str(number)
+                              for number in range(len(dataset)))
+        self.files = {path: name + self.suffix(path) for path, name in zip(
+            paths, names_without_suffix([*paths]), strict=True)}
         if is_main_process():
-            check_new_files(self.out_dir, names, self.option, data=self.data)
+            check_new_files(self.out_dir, self.files.values(), self.option, data=self.data)
         barrier()  # Until here, no process has written anything.
 
 
@@ -62,14 +60,11 @@ class LabelMapsHook(_ImageNamesHook):
 
     option = '--out'
 
-    def suffix(self, path: str) -> str:
-        return '.png'
-
     def after_test_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                         outputs: Sequence[BaseDataElement] = ()) -> None:
         """Write the label maps of a batch."""
         for sample in outputs:
-            with writing_picture(self.files[sample.img_path]) as partial:
+            with writing_picture(Path(self.out_dir, self.files[sample.img_path])) as partial:
                 mmcv.imwrite(label_map(sample), str(partial))
 
 
@@ -113,7 +108,8 @@ class VisualizationHook(_ImageNamesHook):
                 image = loader.dataset.get_data_info(number)['img']
                 pixels = rgb_bytes_of_loaded(image)[..., ::-1].copy()
             # Visualizers do nothing in other processes than the first, which has other images.
-            with (writing_picture(self.files[path or str(number)]) as partial,
+            file = Path(self.out_dir, self.files[path or str(number)])
+            with (writing_picture(file) as partial,
                   patch('mmengine.dist.utils.is_main_process', return_value=True)):
                 runner.visualizer.dataset_meta = getattr(loader.dataset, 'metainfo', None)
                 draw_sample(self.scope, runner.visualizer, pixels, sample, truth=True,

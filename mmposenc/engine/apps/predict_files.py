@@ -77,11 +77,13 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         finally:
             complete = len(images) + len(skipped) == len(files)
             if complete or not replaces:
-                _write_json(new / results.name, {
+                about = json.dumps({
                     'task': TASKS[predictor.scope], 'config': str(cfg.filename),
                     'checkpoint': checkpoint,
                     **({'score_thr': predictor.score_thr} if predictor.scope == 'mmdet' else {}),
-                    'classes': predictor.classes, 'skipped': skipped, 'complete': complete}, images)
+                    'classes': predictor.classes, 'skipped': skipped, 'complete': complete})
+                lines = ',\n'.join(map(json.dumps, images))  # One for each image.
+                (new / results.name).write_text(f'{about[:-1]}, "images": [\n{lines}\n]}}\n')
                 move_files(new, folder)
     objects = sum(len(image['labels']) for image in images)
     print(f'{counted(len(images), "image")} predicted' + (
@@ -123,12 +125,6 @@ def _files_without_results(source: str, out: Path) -> list[str]:
         raise ValueError(f'out={str(out)!r}: results would replace the files of source={source!r}, '
                          'which lie in it; give another folder')
     return files
-
-
-def _write_json(path: Path, about: dict[str, Any], images: list[dict[str, Any]]) -> None:
-    """Write one object, with a line for each image."""
-    lines = ',\n'.join(map(json.dumps, images))
-    path.write_text(f'{json.dumps(about)[:-1]}, "images": [\n{lines}\n]}}\n')
 
 
 def _write_files(folder: Path, name: str, result: Result, picture: bool) -> dict[str, str]:

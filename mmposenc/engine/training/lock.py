@@ -23,16 +23,17 @@ class WorkDirLock:
 
     Args:
         work_dir: the directory, which need not be there yet.
+        seconds: how long to wait for it. Others check the lock by taking it for a moment, so one
+            attempt would not be enough. Below 0: for ever.
 
     Raises:
         ValueError: another training runs in the directory.
         FileExistsError: a file of the user's, or a link, has the name of the lock.
     """
 
-    def __init__(self, work_dir: str | Path) -> None:
+    def __init__(self, work_dir: str | Path, seconds: float = 1) -> None:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
-        # Others check the lock by taking it for a moment, so one attempt would not be enough.
-        self._lock = _acquired_lock(work_dir, seconds=1)
+        self._lock = _acquired_lock(work_dir, seconds)
         with suppress(PermissionError):  # On Windows nobody can write or read a locked file.
             Path(self._lock.lock_file).write_text(
                 f'process {os.getpid()} on {socket.gethostname()}')
@@ -63,7 +64,7 @@ def _acquired_lock(work_dir: str | Path, seconds: float) -> FileLock:
         raise FileExistsError(f'work_dir={str(work_dir)!r}: {_NAME} there is no lock of a '
                               'training, which would write to it; move it away, or give another '
                               '--work-dir')
-    lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
+    lock = FileLock(path, seconds, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:

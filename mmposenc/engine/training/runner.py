@@ -110,7 +110,20 @@ class CheckpointRunner(_Runner):
 
     def resume(self, filename: str, *args: object, **kwargs: object) -> None:
         try:
-            self._resume_all(filename, *args, **kwargs)
+            super().resume(filename, *args, **kwargs)
+            checkpoint, self._loaded = self._loaded, {}
+            if isinstance(self._train_loop, ResumableLoop):
+                self._train_loop.continue_at(checkpoint['meta'])
+            restore_hooks(self, checkpoint['meta'].get('hooks', {}))
+            before, now = checkpoint['meta'].get('settings'), schedule_settings(self.cfg)
+            if before and before != now:
+                self.logger.warning(
+                    'the config has other settings than the resumed training, whose optimizer and '
+                    f'schedule go on: {"; ".join(changed_settings(before, now))}. To train with '
+                    f'those of the config, start anew from {filename} with load_from')
+            for name, parameter in unwrapped_model(self.model).named_parameters():
+                if name in checkpoint.get('gradients', {}):
+                    parameter.grad = checkpoint['gradients'][name].to(parameter)
         except Exception as error:
             if filename in str(error):
                 raise
@@ -118,22 +131,6 @@ class CheckpointRunner(_Runner):
                              f'continue ({in_a_line(error)}): resume one that a training with '
                              'this config wrote, or begin anew from its weights with load_from'
                              ) from error
-
-    def _resume_all(self, filename: str, *args: object, **kwargs: object) -> None:
-        super().resume(filename, *args, **kwargs)
-        checkpoint, self._loaded = self._loaded, {}
-        if isinstance(self._train_loop, ResumableLoop):
-            self._train_loop.continue_at(checkpoint['meta'])
-        restore_hooks(self, checkpoint['meta'].get('hooks', {}))
-        before, now = checkpoint['meta'].get('settings'), schedule_settings(self.cfg)
-        if before and before != now:
-            self.logger.warning(
-                "the config has other settings than the resumed training, whose optimizer and "
-                f'schedule go on: {"; ".join(changed_settings(before, now))}. To train with those '
-                f'of the config, start anew from {filename} with load_from')
-        for name, parameter in unwrapped_model(self.model).named_parameters():
-            if name in checkpoint.get('gradients', {}):
-                parameter.grad = checkpoint['gradients'][name].to(parameter)
 
     def call_hook(self, fn_name: str, **kwargs: object) -> None:
         if fn_name == 'after_val_epoch' and isinstance(self._train_loop, ResumableLoop):
@@ -167,7 +164,6 @@ class CheckpointRunner(_Runner):
             return
         path = Path(out_dir, filename)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             with writing_whole_file(path) as partial:
                 super().save_checkpoint(str(path.parent), partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)

@@ -15,11 +15,10 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
     """Write a file so that no reader, and no other process that writes it, ever sees half of it.
 
     Args:
-        path: of the file; its folder is made.
+        path: of the file.
         text: what it holds.
         safe: have it on the disk when this returns.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with writing_whole_file(path, durable=safe) as partial:
         partial.write_text(text, encoding='utf-8')
 

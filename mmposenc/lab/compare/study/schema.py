@@ -33,19 +33,20 @@ KINDS: dict[str, Callable[[Any], bool]] = {
         Path(value).is_absolute() or '..' in Path(value).parts),
     'the status of a run': lambda value: value in (
         'waiting', 'running', 'finished', 'failed', 'diverged')}
+_AMOUNT = 'a number of at least 0'
 #: For each file the kinds of its values, where '*' stands for any key and '?' means "or null".
 STUDY = {'schema': next(iter(KINDS)), 'config': 'text', 'command': 'text', 'created': 'text',
          'entries': [{'name': 'text', 'label': 'text', 'changes': 'an object'}],
          'seeds': ['a seed'], 'sizes': ['a number above 0'], 'margin': 'a number above 0'}
-RUN = {'status': 'the status of a run', 'note': 'text', 'share': 'a number of at least 0',
-       'parameters?': 'a number of at least 0', 'train_seconds?': 'a number of at least 0',
-       'train_cpu_seconds?': 'a number of at least 0', 'peak_bytes?': 'a number of at least 0',
+RUN = {'status': 'the status of a run', 'note': 'text', 'share': _AMOUNT,
+       'parameters?': _AMOUNT, 'train_seconds?': _AMOUNT, 'train_cpu_seconds?': _AMOUNT,
+       'peak_bytes?': _AMOUNT,
        'tests': [{'factor': 'a number above 0', 'value': 'a number'}],
        'checkpoint?': "a path in the study's folder", 'environment?': {'*': 'text or a number'},
        'class_hashes': {'*': 'text'}}
 COSTS = {'*': [{'factor': 'a number above 0', 'hw?': 'a height and a width',
-                'parameters?': 'a number of at least 0', 'macs?': 'a number of at least 0',
-                'seconds?': 'a number of at least 0', 'peak_bytes?': 'a number of at least 0'}]}
+                'parameters?': _AMOUNT, 'macs?': _AMOUNT, 'seconds?': _AMOUNT,
+                'peak_bytes?': _AMOUNT}]}
 
 
 def check_values(value: Any, kind: Any, key: str) -> None:

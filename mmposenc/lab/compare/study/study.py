@@ -4,7 +4,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -177,19 +176,14 @@ def _error_of_difference(study: Study, what: str, old: object, new: object) -> V
 
 
 @contextmanager
-def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
+def planning_lock(folder: Path) -> Iterator[None]:
     """A context in which only one command plans a study; other commands say that they wait."""
-    waiting = False
-    while True:
-        try:
-            lock = WorkDirLock(folder / 'planning')
-            break
-        except ValueError:
-            if not waiting:
-                print(f'another command has the study in {folder} in hand; waiting for it',
-                      file=sys.stderr, flush=True)
-            waiting = True
-            time.sleep(wait)
+    try:
+        lock = WorkDirLock(folder / 'planning')
+    except ValueError:
+        print(f'another command has the study in {folder} in hand; waiting for it',
+              file=sys.stderr, flush=True)
+        lock = WorkDirLock(folder / 'planning', seconds=-1)
     try:
         yield
     finally:
