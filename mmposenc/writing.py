@@ -187,11 +187,12 @@ def remove_leftovers(folder: str | Path, is_ours: Callable[[str], bool]) -> None
 
 @contextmanager
 def building_folder(target: Path) -> Iterator[Path]:
-    """A context with an empty folder beside a file or folder, from where finished files are
-    renamed. It is removed at the end, and if this process is killed, by the next one with the same
-    target."""
+    """A context with an empty folder beside a file or folder, whose own folder is made; from there
+    finished files are renamed. It is removed at the end, and if this process is killed, by the next
+    one with the same target."""
     from filelock import FileLock, Timeout
 
+    target.parent.mkdir(parents=True, exist_ok=True)
     for path in target.parent.glob('.*'):
         left = re.fullmatch(rf'\.{re.escape(target.name)}-[0-9a-f]{{8}}', path.name)
         if left and not path.is_symlink() and (path / 'lock').is_file():

@@ -46,14 +46,12 @@ class Loaded:
         source: whose names the file has, a key of :data:`mmposenc.checkpoint.SOURCES`; None: those
             of this project, or of a whole model.
         names: of the weights that the model now has from the file.
-        new: names of weights that keep their initial values, as the file has none of them.
         misfits: what does not fit, in lines; '' where all does.
         meta: what the training that wrote the file says about itself.
     """
 
     source: str | None
     names: list[str]
-    new: list[str]
     misfits: str
     meta: dict[str, Any]
 
@@ -129,7 +127,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         print_log(f'{name} does not fit {what}: {len(fitting)} of {len(weights)} weights are '
                   f'loaded:\n{misfits}', 'current', logging.WARNING)
     _log_new_weights(name, new, encodings, logging.INFO if source is None else logging.WARNING)
-    return Loaded(source, list(fitting), new, misfits, file.meta)
+    return Loaded(source, list(fitting), misfits, file.meta)
 
 
 def _log_new_weights(name: str, new: list[str], encodings: list[str], level: int) -> None:

@@ -21,7 +21,7 @@ from .rules import (
     rules_to_ours,
     same_name_pairs,
 )
-from .vit import HEAD, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
+from .vit import HEAD, POOL, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A pattern of names by which we recognise weights of these models in our form: factors of
@@ -121,23 +121,18 @@ _HUGGINGFACE = (
         f'.{match[2]}': tensor}),
 )
 
-_POOL = Rule(r'attn_pool\..*', None,
-             'a head that pools by attention, which maps do not go through')
-
 
 def _as_timm(state: State) -> tuple[Rule, ...]:
     """Rename weights of DINOv3's release, or of Hugging Face's DINOv3, to timm's names; those that
     have timm's names stay."""
-    rules: tuple[Rule, ...] = ()
     if 'storage_tokens' in state:
-        rules = _DINOV3
-    elif 'layer.0.attention.q_proj.weight' in state:
-        rules = _HUGGINGFACE
-    return (*rules, AS_IS)
+        return (*_DINOV3, AS_IS)
+    of_huggingface = 'layer.0.attention.q_proj.weight' in state
+    return (*_HUGGINGFACE, AS_IS) if of_huggingface else (AS_IS,)
 
 
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
-    'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), _POOL)),
+    'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), POOL)),
     timm=Family(eva_pairs, _MARK), files=(
         "DINOv3's release and Hugging Face's; timm's DINOv3, EVA-02, RoPE-ViT and Perception "
         'Encoder')),)

@@ -77,10 +77,10 @@ def weight_files(name: str) -> list[Path]:
             path = fetch(name, file, cached=unreached is not None)
         except NotReached as error:
             unreached = unreached or error
-            continue
         except NoSuchFile:
-            continue
-        return [fetch(name, piece) for piece in pieces_of(path, name)] or [path]
+            pass
+        else:
+            return [fetch(name, piece) for piece in pieces_of(path, name)] or [path]
     if unreached is not None:
         raise unreached
     raise ValueError(f'{name}: {wanted.repo} has no file {wanted.file or " or ".join(WEIGHTS)}; '

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from torch import Tensor
+
 from .rules import (
     Family,
     Pair,
@@ -39,11 +41,15 @@ def _pairs_of_stage(stage: int) -> tuple[Pair, ...]:
               for part, own in (*zip(_PARTS, _PARTS, strict=True), ('mlp.dwconv.dwconv', _CONV))))
 
 
+def _rename_class_token(match: re.Match[str], token: Tensor, state: State) -> dict[str, Tensor]:
+    """The class token belongs to the last stage, whose number its name does not contain."""
+    last = max(int(name[len('block')]) for name in state if re.match(r'block\d\.', name)) - 1
+    return {f'backbone.stages.{last}.cls_token': token}
+
+
 _PVT = (
     *rules_to_ours(pair for stage in range(9) for pair in _pairs_of_stage(stage)),
-    # The class token belongs to the last stage; its name does not contain the number of the stage.
-    Rule(r'cls_token', lambda match, tensor, source: {
-        f'backbone.stages.{_number_of_last_stage(source)}.cls_token': tensor}),
+    Rule(r'cls_token', _rename_class_token),
     *rules_to_ours(_HEAD),
 )
 
@@ -158,12 +164,6 @@ def _twins_names(state: State) -> dict[str, str]:
     last = {name.split('.')[0] for name in state if name.startswith('norm_after_stage')}
     return {name: re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name
             for name in state}
-
-
-def _number_of_last_stage(state_dict: State) -> int:
-    numbers = [int(m.group(1)) for m in (re.match(r'block(\d)\.', name) for name in state_dict)
-               if m]
-    return max(numbers) - 1
 
 
 SOURCES = (

@@ -140,7 +140,4 @@ def _has(pattern: str, names: list[str]) -> bool:
 
 
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:
-    for pattern, meaning in table:
-        if _has(pattern, names):
-            return meaning
-    return None
+    return next((meaning for pattern, meaning in table if _has(pattern, names)), None)

@@ -58,16 +58,14 @@ class Converted:
 
 
 def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str,
-                file_names: Mapping[str, str] | None = None) -> Converted:
-    """Convert weights by the first rule that matches each name. ``file_names`` maps the names in
-    ``state_dict`` to those in the file, if names were changed before: messages use those of the
-    file.
+                in_file: Mapping[str, str]) -> Converted:
+    """Convert weights by the first rule that matches each name. ``in_file`` maps the names in
+    ``state_dict``, which may have been changed before, to those in the file, which messages use.
 
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """
     converted, unknown = match_rules(state_dict, rules, source)
-    in_file = {name: name for name in state_dict} | dict(file_names or {})
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
                          f'{len(state_dict)} parameters: '

@@ -56,10 +56,8 @@ def _window_of_coordinates(match: re.Match[str], table: Tensor, state: State) ->
 _BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.'
 _ONE_WAY = (
     *rules_to_ours((
-        joined_pair(tuple(f'{_THEIRS}attn.{part}.weight' for part in ('query', 'key', 'value')),
-                    f'{_OURS}attn.w_msa.qkv.weight'),
-        joined_pair(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
-                    f'{_OURS}attn.w_msa.qkv.bias'))),
+        joined_pair(tuple(f'{_THEIRS}attn.{part}.{{p}}' for part in ('query', 'key', 'value')),
+                    f'{_OURS}attn.w_msa.qkv.{{p}}'),)),
     Rule(_BLOCK + r'attn\.relative_position_index', None,
          'offsets of the pairs in a window, computed from its size'),
     Rule(_BLOCK + r'attn\.relative_coords_table', None,

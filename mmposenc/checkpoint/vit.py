@@ -95,10 +95,9 @@ def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
     return (*rules_to_ours(_NAFLEX), *_LEFT_OUT)
 
 
-_LEFT_OUT = (
-    Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
-    Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
-)
+#: Heads that this project lacks.
+POOL = Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through')
+_LEFT_OUT = (Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'), POOL)
 
 #: Names of the tables of iRPE's ``RPEAttention``, and ours.
 IRPE_TABLES = (('rpe_{s}.lookup_table_{p}', 'rel_pos_encoding.table_{s}'),
@@ -111,9 +110,8 @@ def _without_row_of_class_token(state: Mapping[str, Tensor]) -> dict[str, Tensor
     """In models with registers, add the table's row of the class token to that token, because in
     timm's models with registers no prefix token has a row. Names are timm's."""
     token, table = state.get('cls_token'), state.get('pos_embed')
-    if 'reg_token' not in state or token is None or table is None:
-        return dict(state)
-    if round((table.shape[1] - 1) ** 0.5) ** 2 != table.shape[1] - 1:
+    if ('reg_token' not in state or token is None or table is None
+            or round((table.shape[1] - 1) ** 0.5) ** 2 != table.shape[1] - 1):
         return dict(state)
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 

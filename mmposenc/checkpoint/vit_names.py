@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, rules_to_ours
-from .vit import VIT, as_convolution_kernel
+from .vit import POOL, VIT, as_convolution_kernel
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
 _OUTSIDE = 'not of the image encoder'
-_POOL = 'a head that pools by attention, which maps do not go through'
 _PROJECTION = 'the projection to the space that images and texts share'
 
 _DINOV2 = (
@@ -96,7 +95,7 @@ _HF_CLIP = (
     Pair('encoder.layers.{n}.layer_norm{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
     Pair('encoder.layers.{n}.mlp.fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
 )
-_HF_CLIP_RULES = (*rules_to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
+_HF_CLIP_RULES = (*rules_to_ours(_HF_CLIP), POOL._replace(pattern=r'head\..*'),
                   Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...'))
 
 _CLIP = (

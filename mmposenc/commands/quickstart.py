@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from ..terminal.messages import Ended, Parser, reporting_errors
@@ -89,13 +90,10 @@ def run(*words: str) -> None:
         python_command('from mmposenc.commands import main; main()', *words),
         env={'OMP_WAIT_POLICY': 'PASSIVE', 'MALLOC_MMAP_MAX_': '0',
              'MALLOC_TRIM_THRESHOLD_': '4000000000', **os.environ})
-    status = None
-    while status is None:
-        try:
-            status = process.wait()
-        except KeyboardInterrupt:
-            continue
-    if status:
+    while process.poll() is None:
+        with suppress(KeyboardInterrupt):
+            process.wait()
+    if status := process.returncode:
         raise Ended(status if status > 0 else 128 - status)
 
 

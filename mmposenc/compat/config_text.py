@@ -26,10 +26,9 @@ def _written(value: Any, pad: str = '') -> str:
     if isinstance(value, dict):
         named = all(isinstance(key, str) and key.isidentifier() and not iskeyword(key)
                     for key in value)
-        keys = [f'{key}=' if named else f'{_written(key)}: ' for key in value]
-        return _in_brackets('dict(' if named else '{', [
-            key + _written(each, deeper) for key, each in zip(keys, value.values(), strict=True)],
-            ')' if named else '}', pad)
+        items = [(f'{key}=' if named else f'{_written(key)}: ') + _written(each, deeper)
+                 for key, each in value.items()]
+        return _in_brackets('dict(' if named else '{', items, ')' if named else '}', pad)
     if isinstance(value, (list, tuple)):
         items = [_written(each, deeper) for each in value]
         if isinstance(value, list):

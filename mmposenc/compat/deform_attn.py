@@ -4,6 +4,7 @@ mmcv has the form, and uses it on the CPU by itself; on a GPU it asks for the op
 form reads every size of every level from the device, one by one. Here they are read once.
 """
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -42,9 +43,7 @@ def level_sizes(shapes: Sequence[tuple[int, int]], like: Tensor) -> tuple[Tensor
         ``spatial_shapes`` (levels, 2) with the numbers noted on it, and ``level_start_index``
         (levels,), both long.
     """
-    starts = [0]
-    for height, width in shapes[:-1]:
-        starts.append(starts[-1] + height * width)
+    starts = [*accumulate((height * width for height, width in shapes[:-1]), initial=0)]
     flat = [side for shape in shapes for side in shape] + starts
     if is_exporting():  # torch.tensor would turn symbols into the numbers of the example.
         sizes = torch.stack([like.new_full((), each, dtype=torch.long) for each in flat])

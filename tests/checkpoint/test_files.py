@@ -1,6 +1,7 @@
 """Checkpoint files are whole or refused in a line, hold no code, and are written whole or not at
 all."""
 import argparse
+import errno
 import pickle
 import random
 import struct
@@ -88,9 +89,15 @@ def test_bad_paths_and_contents_are_named(tmp_path):
             read_checkpoint(tmp_path / 'x.pth')
     with pytest.raises(ValueError, match='must end in .safetensors or .pth'):
         write_checkpoint(tmp_path / 'x.bin', STATE)
-    with pytest.raises(OSError) as error, writing_whole_file(tmp_path / 'none' / 'x.pth'):
+
+
+def test_an_error_of_writing_names_the_file_itself(tmp_path, monkeypatch):
+    def full(name, mode):
+        raise OSError(errno.ENOSPC, 'No space left on device', name)
+    monkeypatch.setattr('mmposenc.writing.open', full, raising=False)
+    with pytest.raises(OSError) as error, writing_whole_file(tmp_path / 'new' / 'x.pth'):
         pass
-    assert error.value.filename == str(tmp_path / 'none' / 'x.pth')
+    assert error.value.filename == str(tmp_path / 'new' / 'x.pth')
 
 
 def test_flipped_bits_are_noticed_or_change_nothing(tmp_path):

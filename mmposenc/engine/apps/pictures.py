@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -53,16 +54,13 @@ def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -
     files = [os.path.abspath(path) for path in paths]
     if root is None and files:
         root = os.path.commonpath([os.path.dirname(file) for file in files])
-    names, known = list[str](), set[str]()
+    names: dict[str, str] = {}
     for file in files:
-        name = first = Path(os.path.relpath(file, root)).with_suffix('').as_posix()
-        number = 1
-        while folded(name) in known:
-            number += 1
-            name = f'{first}_{number}'
-        known.add(folded(name))
-        names.append(name)
-    return names
+        first = Path(os.path.relpath(file, root)).with_suffix('').as_posix()
+        name = next(name for name in chain([first], (f'{first}_{number}' for number in count(2)))
+                    if folded(name) not in names)
+        names[folded(name)] = name
+    return list(names.values())
 
 
 def visualizer_of(scope: str, dataset_meta: ReadOnlyConfig) -> Visualizer:

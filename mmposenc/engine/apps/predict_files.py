@@ -60,7 +60,6 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                  *(f'masks/{name}.png' for name in names if scope_of(cfg) == 'mmseg')],
         overwrite, [*files, checkpoint, str(cfg.filename)], folders_of_data(cfg))
     predictor = Predictor(load(cfg, checkpoint, device), score_thr)
-    folder.mkdir(parents=True, exist_ok=True)
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []
     with building_folder(results) as new:

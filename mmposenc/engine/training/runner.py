@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +34,7 @@ from ..config.checks import check_trained_classes
 from ..config.models import hint_to_config_beside
 from ..config.nodes import checked, type_without_library
 from ..console import ConsoleHook, quieten_console
-from .checkpoints import INTERRUPTED, CheckpointHook, folders_and_names, latest_checkpoint
+from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
 from .hook_states import EarlyStoppingHook, restore_hooks, states_of_hooks
 from .interrupt import Interrupted, InterruptHook
 from .layer_decay import with_our_constructor
@@ -168,8 +169,7 @@ class CheckpointRunner(_Runner):
                 super().save_checkpoint(str(path.parent), partial.name, *args, meta=meta,
                                         by_epoch=by_epoch, **kwargs)
         except OSError as error:
-            folders, names = folders_and_names(self.work_dir, self.cfg)
-            earlier = any(names.fullmatch(file.name) for each in folders for file in each.glob('*'))
+            earlier = latest_checkpoint(self.work_dir, self.cfg)
             raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}' + (
                 '; earlier ones are complete, and --resume continues from them' if earlier else '')
             ) from error
@@ -311,15 +311,13 @@ class Runner(CheckpointRunner):
         return _with_truth_from_data_set(super().build_test_loop(loop))
 
     def train(self) -> torch.nn.Module:
-        lock = WorkDirLock(self.work_dir) if is_main_process() else None
-        try:
+        with ExitStack() as stack:
+            if is_main_process():
+                stack.callback(WorkDirLock(self.work_dir).release)
             if self._resume:
                 self._set_newest_checkpoint()
-            with self.interrupt.handling_signals():
-                return super().train()
-        finally:
-            if lock is not None:
-                lock.release()
+            stack.enter_context(self.interrupt.handling_signals())
+            return super().train()
 
 
 def _with_truth_from_data_set(loop: BaseLoop) -> BaseLoop:

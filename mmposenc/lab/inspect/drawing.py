@@ -1,7 +1,7 @@
 """Draws maps, and keeps the sentence and the numbers of each picture."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,20 @@ class Picture:
     Attributes:
         name: of its file.
         sentence: how to read it.
-        draw: makes the figure.
+        panels: its maps; none where there is nothing to show.
         numbers: what is shown, as numbers, text, lists and dicts.
+        style: arguments of :func:`draw_maps`.
     """
 
     name: str
     sentence: str
-    draw: Callable[[], Figure]
+    panels: Sequence[Panel]
     numbers: dict[str, Any]
+    style: dict[str, Any]
+
+    def draw(self) -> Figure:
+        """Make the figure."""
+        return draw_maps(self.panels, **self.style)
 
 
 @dataclass
@@ -54,7 +60,7 @@ class Panel:
     photo: Array | None = None
 
 
-def draw_maps(panels: Sequence[Panel], unit: str, xlabel: str, ylabel: str, *,
+def draw_maps(panels: Sequence[Panel], unit: str = '', xlabel: str = '', ylabel: str = '', *,
               diverging: bool = False, columns: int = 4, inches: float = 2.4) -> Figure:
     """Draw maps side by side with one range of colours.
 

@@ -17,7 +17,7 @@ from mmposenc.encodings import IRPE
 from mmposenc.encodings.base import RelativeEncoding
 from mmposenc.functional.grids import Grid, grid_offsets
 
-from .drawing import Array, Panel, Picture, draw_maps, tile_sheet
+from .drawing import Array, Panel, Picture, tile_sheet
 from .recording import AttentionCall, InspectedModel
 
 #: The largest numbers of kernels, heads, encodings, and maps of buckets that are drawn.
@@ -43,10 +43,10 @@ def all_pictures(subject: InspectedModel, image: Tensor, photo: Array | None,
     calls = subject.calls(image)
     pictures = [kernels_picture(subject.model), similarity_picture(subject, image),
                 offsets_picture(calls), buckets_picture(calls), attention_picture(calls, photo, at)]
-    return [each for each in pictures if each is not None]
+    return [each for each in pictures if each.panels]
 
 
-def kernels_picture(model: nn.Module) -> Picture | None:
+def kernels_picture(model: nn.Module) -> Picture:
     """The kernels of the convolutions of each kind of encoding, of the first module of a kind."""
     by_module: dict[str, Array] = {}
     panels = []
@@ -59,13 +59,10 @@ def kernels_picture(model: nn.Module) -> Picture | None:
                     by_module[f'{label}, {name}.{key}'] = maps
                     panels.append(Panel(_wrapped_title(label, f'{name}.{key}'),
                                         tile_sheet(_tiled_in_rows(maps))))
-    if not by_module:
-        return None
     return Picture(
         'kernels', f'Each small square is the kernel of one channel, at most {KERNELS} '
-        'of them: red adds a neighbour, blue subtracts it.',
-        lambda: draw_maps(panels, 'weight', '', '', diverging=True, columns=2, inches=3.6),
-        dict(by_module))
+        'of them: red adds a neighbour, blue subtracts it.', panels, dict(by_module),
+        dict(unit='weight', diverging=True, columns=2, inches=3.6))
 
 
 def _tiled_in_rows(maps: Array) -> Array:
@@ -81,15 +78,13 @@ def _wrapped_title(*lines: str) -> str:
     return '\n'.join(line[start:start + 40] for line in lines for start in range(0, len(line), 40))
 
 
-def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None:
+def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture:
     """Cosine similarity of the positions of some cells and of all cells, for each kind of encoding
     (ViT, Dosovitskiy et al., ICLR 2021, Fig. 7)."""
     by_kind: dict[str, tuple[str, tuple[int, int], Array]] = {}
     for kind, name, hw_shape, vectors in _added_vectors_by_encoding(subject, image):
         if vectors.any() and len(vectors) > 1 and len(by_kind) < ENCODINGS:
             by_kind.setdefault(kind, (name, hw_shape, vectors.numpy()))
-    if not by_kind:
-        return None
     panels, numbers = [], {}
     for kind, (name, hw_shape, codes) in by_kind.items():
         cells = reference_cells(hw_shape)
@@ -100,9 +95,8 @@ def similarity_picture(subject: InspectedModel, image: Tensor) -> Picture | None
     return Picture(
         'similarity', 'Each tile compares one of '
         f'{REFERENCES} x {REFERENCES} cells with all cells: red cells have a position like its '
-        'own, white ones have nothing in common with it.',
-        lambda: draw_maps(panels, 'cosine', '', '', diverging=True, columns=2, inches=4.0),
-        numbers)
+        'own, white ones have nothing in common with it.', panels, numbers,
+        dict(unit='cosine', diverging=True, columns=2, inches=4.0))
 
 
 def _added_vectors_by_encoding(subject: InspectedModel, image: Tensor
@@ -116,12 +110,6 @@ def _added_vectors_by_encoding(subject: InspectedModel, image: Tensor
             if side > 1 and table.shape[-2] - side * side <= PREFIX:
                 vectors = table.detach()[0, -side * side:].float().cpu()
                 yield kind.text.partition(' in ')[0], name, (side, side), vectors
-
-
-def _relative_encoding(call: AttentionCall) -> RelativeEncoding:
-    encoding = call.module.rel_pos_encoding
-    assert isinstance(encoding, RelativeEncoding)
-    return encoding
 
 
 def reference_cells(hw_shape: tuple[int, int], count: int = REFERENCES
@@ -140,16 +128,16 @@ def cosine_matrix(vectors: Array) -> Array:
     return products
 
 
-def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
+def offsets_picture(calls: list[AttentionCall]) -> Picture:
     """What each kind of relative encoding does by the offset of the key from the query, for each
     head of the first attention: the number added to the logit, or for rotary encodings the cosine
     of the angle between a query and a key that were equal before they were turned."""
     panels, units = [], []
     numbers: dict[str, object] = {}
     for call in calls:
-        if call.module.rel_pos_encoding is None:
+        encoding = call.module.rel_pos_encoding
+        if not isinstance(encoding, RelativeEncoding):
             continue
-        encoding = _relative_encoding(call)
         name, pairs, what = relative_name(encoding), call.added_between_cells, 'added to the logit'
         if name in numbers or len(numbers) == ENCODINGS:
             continue
@@ -157,8 +145,7 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
             pairs, what = rotary_cosine_matrix(encoding, call.grid, call.key), 'cosine'
         if pairs is None:
             continue
-        rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid,
-                                                 call.key)
+        rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
         table = np.where(table < UNSEEN, np.nan, table)
         star = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
         ticks = (float(rows[0]), float(rows[-1])), (float(columns[0]), float(columns[-1]))
@@ -166,14 +153,12 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture | None:
                    for head, values in enumerate(table[:HEADS])]
         units.append(what)
         numbers[name] = dict(module=call.name, what=what, rows=rows, columns=columns, table=table)
-    if not panels:
-        return None
     return Picture(
         'offsets', 'The star is the query; each cell is a key at '
         'that offset, and its colour what the encoding does for the pair: the mean over the pairs '
         'of this image with that offset. Keys that a head does not attend to are white.',
-        lambda: draw_maps(panels, ' or '.join(dict.fromkeys(units)), 'key - query, columns',
-                          'key - query, rows', diverging=True), numbers)
+        panels, numbers, dict(unit=' or '.join(dict.fromkeys(units)), diverging=True,
+                              xlabel='key - query, columns', ylabel='key - query, rows'))
 
 
 @torch.no_grad()
@@ -211,7 +196,7 @@ def mean_by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, 
     return 0.0 - rows[::-1], 0.0 - columns[::-1], table
 
 
-def buckets_picture(calls: list[AttentionCall]) -> Picture | None:
+def buckets_picture(calls: list[AttentionCall]) -> Picture:
     """The bucket of every key for the query in the middle, for each different iRPE (Wu et al., ICCV
     2021, Fig. 6 to 9)."""
     panels: list[Panel] = []
@@ -234,33 +219,28 @@ def buckets_picture(calls: list[AttentionCall]) -> Picture | None:
                 ends = (0, call.key.height - 1), (0, call.key.width - 1)
                 panels.append(Panel(f'iRPE, {name}', maps, ends, star, categories=True))
                 numbers[name] = dict(module=call.name, query=[row, column], buckets=maps)
-    if not panels:
-        return None
     return Picture(
         'buckets', 'Keys of one colour share a bucket, so that the query (star) '
-        'cannot tell their offsets apart; colours repeat after 20.',
-        lambda: draw_maps(panels, '', 'key, columns', 'key, rows', columns=5), numbers)
+        'cannot tell their offsets apart; colours repeat after 20.', panels, numbers,
+        dict(xlabel='key, columns', ylabel='key, rows', columns=5))
 
 
 def attention_picture(calls: list[AttentionCall], photo: Array | None, at: tuple[float, float]
-                      ) -> Picture | None:
+                      ) -> Picture:
     """The attention of one token, mean of the heads, over the photo: in the first layer, one in
     the middle, and the last."""
-    chosen = [calls[index] for index in sorted({0, len(calls) // 2, len(calls) - 1})
-              ] if calls else []
     panels, numbers = [], {}
-    for call in chosen:
+    for index in sorted({0, len(calls) // 2, len(calls) - 1}) if calls else ():
+        call = calls[index]
         weights = call.weights_of_token(at).numpy()
         star = tuple(share * side - 0.5 for share, side in zip(at, weights.shape, strict=True))
         panels.append(Panel(_wrapped_title(call.name), weights, star=star, photo=photo))
         numbers[call.name] = weights
-    if not panels:
-        return None
     return Picture(
         'attention', 'The colour is the weight that the token at the '
-        'star gives to each cell, mean of the heads.',
-        lambda: draw_maps(panels, 'attention weight', '', '', columns=3, inches=3.4),
-        {'at': list(at), 'weights': numbers})
+        'star gives to each cell, mean of the heads.', panels,
+        {'at': list(at), 'weights': numbers},
+        dict(unit='attention weight', columns=3, inches=3.4))
 
 
 @torch.no_grad()

@@ -66,7 +66,8 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
             raise ValueError(f'checkpoint={checkpoint!r} is shown only with out, a folder for the '
                              'pictures: give --out DIR')
     if out is not None:
-        check_out_folder(cfg, Path(out))
+        names = (*(f'{each}.png' for each in PICTURES), 'numbers.json')
+        check_new_files(out, names, '--out', ours=lambda _: False, data=folders_of_data(cfg))
     counts = count_for_one_image(cfg, size or usual_size(cfg))
     lines = counted_lines(counts)
     return lines if out is None else lines + _write_inspection(
@@ -120,17 +121,6 @@ def macs_in_words(macs: int) -> str:
     return f'{macs / 1e9:.3f} G' if macs >= 1e9 else f'{macs / 1e6:.3f} M'
 
 
-def check_out_folder(cfg: Config, folder: Path) -> None:
-    """Check that a folder can be written into, is none of the data, and holds no earlier
-    inspection, or other files of the same names.
-
-    Raises:
-        ValueError: names the option, the folder and the file.
-    """
-    names = (*(f'{each}.png' for each in PICTURES), 'numbers.json')
-    check_new_files(folder, names, '--out', ours=lambda _: False, data=folders_of_data(cfg))
-
-
 def write_pictures_and_numbers(folder: Path, about: dict[str, object],
                                pictures: Sequence[Picture]) -> None:
     """Write the pictures, and their numbers with those of the counts as ``numbers.json``: all of
@@ -139,7 +129,6 @@ def write_pictures_and_numbers(folder: Path, about: dict[str, object],
     text = json.dumps(about, default=np.ndarray.tolist)
     # JSON has no numbers that are not finite.
     finite = json.loads(text, parse_constant=lambda name: None)
-    folder.mkdir(parents=True, exist_ok=True)
     with building_folder(folder / 'inspection') as new:
         for each in pictures:
             each.draw().savefig(new / f'{each.name}.png', dpi=130)

@@ -280,7 +280,7 @@ def test_a_folder_that_is_no_study_is_left_as_it_is(here):
 def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch):
     first = WorkDirLock(tmp_path / 'planning')
     said = []
-    monkeypatch.setattr('mmposenc.lab.compare.study.study.print', raising=False,
-                        value=lambda text, **_: (said.append(text), first.release()))
+    monkeypatch.setattr('mmposenc.lab.compare.study.study.print', lambda text, **_: (
+        said.append(text), first.release()), raising=False)
     with planning_lock(tmp_path):
         assert f'another command has the study in {tmp_path} in hand' in said[0]

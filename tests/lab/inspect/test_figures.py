@@ -43,7 +43,7 @@ def test_kernels_are_what_an_impulse_gives():
             out = peg(x, (5, 5)) - peg(x * 0, (5, 5)) - x
         answer = out[0, :, channel].view(5, 5)[1:4, 1:4].flip(0, 1)
         np.testing.assert_allclose(found[channel], answer, atol=1e-6)
-    assert kernels_picture(deit(rel_pos_encoding=TABLE)) is None
+    assert not kernels_picture(deit(rel_pos_encoding=TABLE)).panels
     assert list(kernels_picture(deit(rel_pos_encoding=dict(type='mmposenc.LePE'))).numbers) == [
         'LePE, blocks.0.attn.rel_pos_encoding.get_v.weight']
 
@@ -75,7 +75,7 @@ def test_similarity_of_another_librarys_table():
     assert each['maps'].shape == (4, 4, 4, 4)
     assert each['maps'][0, 0, 1, 2] == pytest.approx(float(a @ b / a.norm() / b.norm()))
     model.pos_embed.data = torch.randn(1, 24, 8)  # no square after five tokens at most
-    assert similarities(model) is None
+    assert not similarities(model).panels
 
 
 @pytest.mark.parametrize('hw, count, cells', [
@@ -167,7 +167,7 @@ def test_buckets_of_the_query_in_the_middle(method):
     for each, ids in zip(found.values(), expected, strict=True):
         assert each['query'] == [2, 2]
         np.testing.assert_array_equal(each['buckets'], ids[12].view(4, 5))
-    assert buckets_picture(calls_of(deit(rel_pos_encoding=TABLE))) is None
+    assert not buckets_picture(calls_of(deit(rel_pos_encoding=TABLE))).panels
 
 
 def test_attention_of_a_token_in_three_layers():

@@ -36,7 +36,7 @@ def report_html(results: Results) -> str:
     return environment.get_template('report.html').render(
         results=results, title=results['title'], label=label,
         answer=recommendation_for_readers(results),
-        counts=runs_by_status(results),
+        counts=Counter(word for run in results['runs'] for word in ('all', run['status'])),
         overview=tables.overview_table(results), charts=all_charts(results),
         differences=[tables.differences_table(results, factor) for factor in sorted(
             sizes, key=lambda factor: (factor != TRAINED, factor))] if len(label) > 1 else [],
@@ -62,9 +62,3 @@ def recommendation_for_readers(results: Results) -> Record:
                  if row['factor'] == TRAINED)
     head = f'{"Take" if tested else "So far:"} {label[advice["encoding"]]}'
     return dict(advice, head=head, word=sure)
-
-
-def runs_by_status(results: Results) -> Counter[str]:
-    """The number of runs with each status, and of all runs under 'all'."""
-    return Counter({'all': len(results['runs'])}) + Counter(
-        run['status'] for run in results['runs'])

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.registry import init_default_scope
@@ -58,7 +57,10 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     with nullcontext() if args.dry_run else planning_lock(args.out):
         written = new.is_written()
         study = extended_study(new) if written else new
-        _check_training(base, args.out)
+        # Whatever a training and a test check before their first step is checked now.
+        training = copy.deepcopy(base.cfg)
+        training.work_dir = str(args.out)
+        set_train_options(training, tests=True)
         former = {each.name for each in study.entries} - {each.name for each in entries}
         fitting = fitting_configs(base, study.entries, study.sizes, [*args.encodings, *former])
         if not written:
@@ -84,13 +86,6 @@ def warn_of_changed_classes(study: Study, configs: dict[str, Config]) -> None:
             print(f'{" ".join(changed)} was changed after {run.folder} was trained with it, which '
                   'is not trained again; for that, give the changed class another name, or another '
                   '--out', file=sys.stderr)
-
-
-def _check_training(base: StudyConfig, folder: Path) -> None:
-    """Check whatever a training and a test check before their first step."""
-    training = copy.deepcopy(base.cfg)
-    training.work_dir = str(folder)
-    set_train_options(training, tests=True)
 
 
 def _check_data_sets(base: StudyConfig) -> None:

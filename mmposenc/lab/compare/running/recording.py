@@ -29,10 +29,10 @@ _KEY = 'comparison'
 
 def read_record(run: Run) -> Record:
     """The record of a run; a new one where the run has not begun."""
-    new = {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
-           'share': 0.0, 'parameters': None, 'train_seconds': None,
-           'train_cpu_seconds': None, 'peak_bytes': None, 'tests': [],
-           'checkpoint': None, 'environment': None, 'class_hashes': {}}
+    unknown = dict.fromkeys(('parameters', 'train_seconds', 'train_cpu_seconds', 'peak_bytes',
+                             'checkpoint', 'environment'))
+    new: Record = {**unknown, 'status': 'waiting', 'note': '', 'share': 0.0,
+                   'tests': [], 'class_hashes': {}}
     read = {**new, **(read_json_if_any(run.record_file, RUN) or {}), 'encoding': run.entry.name,
             'seed': run.seed}
     return {**read, 'note': printable(read['note'])}

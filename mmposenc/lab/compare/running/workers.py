@@ -92,9 +92,7 @@ class LocalWorkers:
         """Start runs, no more than ``jobs`` with those that have not ended."""
         self.running = [job for job in self.running if not job.done()]
         used = [job.gpu for job in self.running]
-        free: list[str | None] = [None] * len(runs)
-        if self.gpus:
-            free = [gpu for gpu in self.gpus if gpu not in used]
+        free = [gpu for gpu in self.gpus if gpu not in used] if self.gpus else [None] * len(runs)
         started = [LocalJob(run, gpu, self.threads)
                    for run, gpu in zip(runs, free, strict=False)]
         self.running += started

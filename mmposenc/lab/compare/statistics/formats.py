@@ -54,10 +54,8 @@ def verdict_text(row: Results, metric: Results) -> str:
 
 def count_text(value: float) -> str:
     """A large number in four digits, as encodings may differ in the fourth: 61.11 k, 1.03 G."""
-    for size, name in _STEPS:
-        if abs(value) >= size:
-            return f'{value / size:.4g} {name}'
-    return f'{value:.4g}'
+    size, name = next((step for step in _STEPS if abs(value) >= step[0]), (1, ''))
+    return f'{value / size:.4g} {name}'.rstrip()
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -102,14 +100,9 @@ def names_in_words(names: Sequence[str]) -> str:
 
 def cost_at_size(encoding: Results, factor: float, key: str) -> float | None:
     """The cost of an encoding ('macs', 'seconds', ...) at a size; None if it is not known."""
-    for each in encoding['costs']:
-        if each['factor'] == factor:
-            value: float | None = each.get(key)
-            return value
-    return None
+    return next((each.get(key) for each in encoding['costs'] if each['factor'] == factor), None)
 
 
 def value_at_trained_size(run: Results) -> float | None:
     """The value of a run at the trained size; None if it was not tested there."""
-    values = [test['value'] for test in run['tests'] if test['factor'] == 1]
-    return values[0] if values else None
+    return next((test['value'] for test in run['tests'] if test['factor'] == 1), None)

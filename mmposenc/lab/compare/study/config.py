@@ -88,7 +88,14 @@ def metric_of_config(cfg: Config) -> Metric:
     Raises:
         ValueError: the config has no data to test with, or an evaluator that is not known here.
     """
-    first = _evaluators(cfg)[0]
+    try:
+        check_sections(cfg, ('train', 'test'))
+    except ValueError as error:
+        hint = ' (test_dataloader = val_dataloader and its like would do)' if cfg.get(
+            'val_dataloader') and not cfg.get('test_dataloader') else ''
+        raise ValueError(f'{error}: encodings are compared on data that training does not see'
+                         f'{hint}') from error
+    first: ConfigType = listed(cfg.test_evaluator)[0]
     kind = type_without_library(first)
     if kind not in _METRICS:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
@@ -122,14 +129,3 @@ def value_of_test(base: StudyConfig, metrics: Record) -> float:
         raise ValueError(f'the test gave no {name!r}; it gave '
                          f'{", ".join(sorted(map(str, metrics)))}')
     return float(metrics[name])
-
-
-def _evaluators(cfg: Config) -> list[ConfigType]:
-    try:
-        check_sections(cfg, ('train', 'test'))
-    except ValueError as error:
-        hint = ' (test_dataloader = val_dataloader and its like would do)' if cfg.get(
-            'val_dataloader') and not cfg.get('test_dataloader') else ''
-        raise ValueError(f'{error}: encodings are compared on data that training does not see'
-                         f'{hint}') from error
-    return listed(cfg.test_evaluator)

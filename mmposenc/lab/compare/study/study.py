@@ -114,7 +114,6 @@ def read_study(folder: Path) -> Study:
 
 def write_study(study: Study, *, with_config: bool = False) -> None:
     """Write what was asked for, and the base config if it is not there yet."""
-    study.folder.mkdir(parents=True, exist_ok=True)
     if with_config:
         write_text(study.folder / CONFIG, study.base.cfg.pretty_text)
     fields = {each.name: getattr(study, each.name) for each in dataclasses.fields(study)
@@ -163,10 +162,9 @@ def extended_study(new: Study) -> Study:
         new, entries=tuple({**entries, **asked}.values()), created=old['created'],
         seeds=tuple(sorted({*old['seeds'], *new.seeds})), command=old['command'],
         sizes=tuple(sorted({*old['sizes'], *new.sizes})))
-    if [len(each) for each in (both.entries, both.seeds, both.sizes)] == [
-            len(old[name]) for name in ('entries', 'seeds', 'sizes')]:
-        return both
-    return replace(both, command=f'{old["command"]}\n{new.command}')
+    if any(len(getattr(both, name)) > len(old[name]) for name in ('entries', 'seeds', 'sizes')):
+        return replace(both, command=f'{old["command"]}\n{new.command}')
+    return both
 
 
 def _error_of_difference(study: Study, what: str, old: object, new: object) -> ValueError:
