@@ -122,10 +122,6 @@ def _from_unfold(tensor: Tensor) -> Tensor:
     return tensor.unflatten(-1, (-1, 2, 2)).transpose(-1, -3).flatten(-3)
 
 
-def _rules(state: State) -> Sequence[Rule]:
-    return (*rules_to_ours(swin_pairs(state)), *_ONE_WAY)
-
-
 def _mm_rules(state: State) -> Sequence[Rule]:
     # V2 normalises the output of the reduction, whose channels have the same order everywhere.
     is_v2 = any(name.endswith('.logit_scale') for name in state)
@@ -142,7 +138,8 @@ def _mm_rules(state: State) -> Sequence[Rule]:
 _MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names,
              files="mmpretrain's SwinTransformer and SwinTransformerV2")
 SOURCES = (
-    Source('swin', _rules, _AS_TIMM, _timm_names, timm=Family(
-        swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
-        files="the releases of Swin V1 and V2, timm's and Hugging Face's"),
+    Source('swin', lambda state: (*rules_to_ours(swin_pairs(state)), *_ONE_WAY), _AS_TIMM,
+           _timm_names, timm=Family(
+               swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+           files="the releases of Swin V1 and V2, timm's and Hugging Face's"),
     _MM, _MM._replace(name='mmdet-swin', files="mmdet's SwinTransformer"))

@@ -69,7 +69,10 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     refuse_unexportable(model, fixed_size)
     meta = {} if checkpoint is None else load_all_weights(model, checkpoint)
     raw = (Detections if decode else RawOutputs)(model).eval()
-    _refuse_masked_padding(raw)
+    if raw.pads and raw.queries:  # A DETR masks what is padded, which the file would not.
+        raise ValueError(f'data_preprocessor pads pictures, and {type(raw.model).__name__} leaves '
+                         f'padding out, which a file cannot; give --cfg-options '
+                         f'model.data_preprocessor.pad_size_divisor=1')
     example = torch.full((1 if decode else 2, image_channels(cfg), *size), 128.0)
     program = _exported_program(raw, example, fixed_size)
     notes: Notes = dict(
@@ -114,14 +117,6 @@ def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
                     None)
         if kind is not None and not (fixed_size and '--fixed-size' in REFUSED[kind]):
             raise ValueError(f'{name} is a {kind}: {REFUSED[kind]}')
-
-
-def _refuse_masked_padding(raw: RawOutputs) -> None:
-    """Raise ValueError for a DETR that masks what is padded, which the file would not."""
-    if raw.pads and raw.queries:
-        raise ValueError(f'data_preprocessor pads pictures, and {type(raw.model).__name__} leaves '
-                         f'padding out, which a file cannot; give --cfg-options '
-                         f'model.data_preprocessor.pad_size_divisor=1')
 
 
 def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool, config: str

@@ -3,9 +3,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..statistics.formats import Results, cost_at_size, value_at_trained_size
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Write a table as CSV, with its first row as header."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator='\n').writerows(rows)
+    return file.getvalue()
 
 
 def safe_cell(value: object) -> Any:
@@ -39,7 +47,5 @@ def results_csv(results: Results) -> str:
                 inference_seconds=cost_at_size(encoding, factor, 'seconds'),
                 train_seconds=run['train_seconds'], train_cpu_seconds=run['train_cpu_seconds'],
                 train_peak_bytes=run['peak_bytes'], note=run['note']))
-    file = io.StringIO()
-    csv.writer(file, lineterminator='\n').writerows(
-        [rows[0], *(map(safe_cell, row.values()) for row in rows)])
-    return file.getvalue()
+    return csv_text([list(rows[0]), *([safe_cell(value) for value in row.values()]
+                                      for row in rows)])

@@ -73,11 +73,10 @@ def is_over(study: Study, record: Record) -> bool:
 
 def is_taken(run: Run) -> bool:
     """Whether a process, on this machine or another one, works on a run."""
-    try:
+    with suppress(ValueError):
         check_unlocked(run.folder)
-    except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 class RecordHook(Hook):

@@ -64,11 +64,6 @@ def best_at(results: Results, factor: float) -> str | None:
                  if row['mean'] is not None), None)
 
 
-def possible_bests(results: Results, factor: float) -> list[str]:
-    """The encodings that can still be best at a size, the best mean first."""
-    return [name for name, row in summary_at(results, factor).items() if row['standing'] != WORSE]
-
-
 def label_of_each_encoding(results: Results) -> dict[str, str]:
     """For each encoding, its name for readers, in the order of the study."""
     return {each['name']: each['label'] for each in results['encodings']}
@@ -153,7 +148,8 @@ def recommendation(results: Results) -> Row:
     metric, label = results['metric'], label_of_each_encoding(results)
     values = values_at(results, TRAINED)
     known = [name for name in values if values[name]]
-    can = [name for name in possible_bests(results, TRAINED) if name in known]
+    can = [name for name, row in summary_at(results, TRAINED).items()
+           if row['standing'] != WORSE and name in known]
     advice: Row = dict(encoding=None, candidates=can, confidence=formats.CAN_BE)
     if not known:
         return {**advice, 'reason': 'No run has finished with a value at the trained size.',
