@@ -20,7 +20,7 @@ SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
 FEW = ('cpvt/table16', 'irpe/table6', 'releases/pvt-v2', 'releases/swin', 'releases/vitdet')
 #: Options of encodings that are sizes, which models fill in.
-SIZES = ('grid_shape', 'table_size', 'window_size')
+SIZES = ('grid_shape', 'sides', 'table_size', 'window_size')
 #: Whose arch brings a table of another size than the images'.
 RELEASED_SIZES = ('releases/vitdet', 'releases/pretrained')
 
