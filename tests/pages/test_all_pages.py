@@ -14,6 +14,7 @@ from helpers.scripts import OPENMMLAB, run_python, without
 from helpers.shrunk_configs import build, collated, samples, shrink
 from mmengine import registry
 from mmengine.config import Config
+from mmengine.logging import MessageHub
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 
@@ -115,6 +116,7 @@ def check_learns(cfg: Config) -> None:
     cfg = shrink(cfg)
     model = revert_sync_batchnorm(build(cfg)).train()
     optimizer, losses = build_optimizer(model, cfg), []
+    MessageHub.get_current_instance().update_info('iter', 0)  # BatchSyncRandomResize reads it
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         batch = collated(samples(cfg, 2))
         for _ in range(4):
