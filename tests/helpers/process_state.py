@@ -4,6 +4,7 @@ A test that trains, compiles or reads a config changes loggers, flags and regist
 that it runs in. Without this, the next test would find them as they were left, and its result would
 depend on the order of the tests.
 """
+import inspect
 import logging
 import multiprocessing
 import os
@@ -34,6 +35,8 @@ def remember() -> ExitStack:
         parts.append(_dynamo)
     if 'mmengine' in sys.modules:
         parts += [_instances, _registries]
+    if 'mmcv.cnn.bricks.transformer' in sys.modules:
+        parts.append(_default_of_mmcv)
     state = ExitStack()
     for part in parts:
         part(state)
@@ -164,6 +167,13 @@ def _instances(state: ExitStack) -> None:
             kind._instance_dict.clear()
             kind._instance_dict.update(kept)
     state.callback(restore)
+
+
+def _default_of_mmcv(state: ExitStack) -> None:
+    """mmcv writes the rate of an attention's old argument ``dropout`` into the default of all."""
+    from mmcv.cnn.bricks.transformer import MultiheadAttention
+    default = inspect.signature(MultiheadAttention).parameters['dropout_layer'].default
+    state.callback(default.update, dict(default))
 
 
 def _all_registries() -> Iterator[Any]:
