@@ -19,7 +19,8 @@ EMA = dict(type='EMAHook', momentum=0.1)
 ASPECT = dict(type='AspectRatioBatchSampler')
 BY_ITER = {'train_cfg': {'type': 'IterBasedTrainLoop', 'max_iters': 12, 'val_interval': 4},
            'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
-           'log_processor.by_epoch': False, 'custom_hooks': [EMA]}
+           'log_processor.by_epoch': False, 'custom_hooks': [EMA], 'param_scheduler': [
+               dict(type='MultiStepLR', by_epoch=False, begin=0, end=12, milestones=[8])]}
 ENDLESS = dict(type='InfiniteSampler', shuffle=True)
 #: Four kinds of schedules; each image set has six images, so an epoch three batches of two.
 SCHEDULES: dict[str, dict[str, Any]] = {
