@@ -19,6 +19,8 @@ EMA = dict(type='EMAHook', momentum=0.1)
 ASPECT = dict(type='AspectRatioBatchSampler')
 BY_ITER = {'train_cfg': {'type': 'IterBasedTrainLoop', 'max_iters': 12, 'val_interval': 4},
            'default_hooks.checkpoint.by_epoch': False, 'default_hooks.checkpoint.interval': 2,
+           # Else each validation would be logged as of step 0.
+           'default_hooks.logger.log_metric_by_epoch': False,
            'log_processor.by_epoch': False, 'custom_hooks': [EMA], 'param_scheduler': [
                dict(type='MultiStepLR', by_epoch=False, begin=0, end=12, milestones=[8])]}
 ENDLESS = dict(type='InfiniteSampler', shuffle=True)
