@@ -23,9 +23,12 @@ def flush(path: str | Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk and not only in the system's
     memory."""
     folder = os.path.isdir(path)
-    if folder and os.name == 'nt':
-        return  # Windows cannot open a folder.
-    descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    except PermissionError:
+        if not folder:
+            raise
+        return  # Windows opens no folder, nor does Linux one that may be written but not read.
     try:
         os.fsync(descriptor)
     finally:

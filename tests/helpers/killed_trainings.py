@@ -104,7 +104,7 @@ def arm(kind: str, number: int) -> None:
     import mmengine.runner
     from mmengine.fileio import LocalBackend
 
-    from mmposenc.checkpoint import integrity
+    from mmposenc import writing
     from mmposenc.engine.training import loops
     counts = {'n': 0}
 
@@ -137,7 +137,7 @@ def arm(kind: str, number: int) -> None:
     elif kind == 'remove':
         before(LocalBackend, 'remove', lambda *args: die() if comes() else None)
     elif kind == 'renamed':
-        before(integrity, 'flush', lambda path: die() if Path(path).is_dir() and comes() else None)
+        before(writing, 'flush', lambda path: die() if Path(path).is_dir() and comes() else None)
 
 
 def result(work_dir: Path) -> dict[str, Any]:
