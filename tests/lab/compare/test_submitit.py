@@ -24,7 +24,7 @@ def without_times(run):
 @pytest.mark.slow
 def test_a_run_at_its_time_limit_saves_itself_and_goes_on(tmp_path):
     """The job that takes its place is what submitit queues; here the command is given again."""
-    study = tiny_study(tmp_path, epochs=20)  # It is still training when the signal comes.
+    study = tiny_study(tmp_path, epochs=150)  # It is still training when the signal comes.
     first, _ = study.runs()
     job, = jobs_in(tmp_path).start([first])
     while not recording.read_record(first)['share']:
@@ -37,7 +37,7 @@ def test_a_run_at_its_time_limit_saves_itself_and_goes_on(tmp_path):
     assert recording.read_record(first)['status'] == 'running'
     schedule.carry_out_all(study, jobs_in(tmp_path), lambda run: None)
     (tmp_path / 'here').mkdir()
-    plain = tiny_study(tmp_path / 'here', epochs=20)
+    plain = tiny_study(tmp_path / 'here', epochs=150)
     Here().start(plain.runs())
     for run, other in zip(study.runs(), plain.runs(), strict=True):
         assert without_times(run) == without_times(other)
