@@ -80,7 +80,7 @@ part_a() {
 
 part_b() {
     local dtype length
-    # Half of the kinds of terms at a time: FlexAttention is compiled for each.
+    # Half of the kinds of terms at a time.
     local first=(--only 'IRPE product k' 'IRPE product bias' RelativePositionBias SASARPE
                  'IRPE product qkv')
     local second=(--only 'IRPE cross k' LogSpacedCPB ShawRPE TransformerXLRPE HuangRPE

@@ -105,10 +105,7 @@ def row(*cells: object) -> Iterator[None]:
     """One row, or a few that belong together: what was compiled before is forgotten, and where
     they cannot be made at all, one row of ``cells`` says why."""
     from torch._dynamo import reset
-
-    from mmposenc.attention.fast import flex
     reset()
-    flex.compiled_kernel.cache_clear()
     try:
         yield
     except Exception as error:  # kernels, compilers and memory fail in ways of their own

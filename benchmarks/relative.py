@@ -18,8 +18,7 @@ table is read with a flattened index; for values, a (heads, L, L, head_dims) wei
 
 implementations: times are multiples of scaled_dot_product_attention without an encoding; 'differs'
 is the largest difference from the reference over the largest output. An implementation that cannot
-run, or that gives something else, is a row that says so. 'flex' is compiled on a GPU; on a CPU it
-is not, and has no backward pass.
+run, or that gives something else, is a row that says so.
 
 slower: the rows, of attention without an encoding too, where 'auto' twice takes over 5% more time
 than the best of the others.
@@ -259,7 +258,7 @@ GRID_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0)
 ENCODING_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
               'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
               'QueryRelative2D', 'RotaryEmbedding', 'IRPE product qkv')
-IMPLEMENTATIONS = ('reference', 'auto', 'chunked', 'sdpa', 'flex')
+IMPLEMENTATIONS = ('reference', 'auto', 'chunked', 'sdpa')
 #: Most that 'differs' may say.
 MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 

@@ -47,7 +47,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
         implementation: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'reference': over all
-            pairs; 'sdpa', 'chunked' or 'flex'. Weights need 'auto' or 'reference'.
+            pairs; 'sdpa' or 'chunked'. Weights need 'auto' or 'reference'.
 
     Returns:
         (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) or None.

@@ -12,7 +12,6 @@ from torch import Tensor
 from ..functional.tracing import is_exporting, is_transforming, may_branch_on
 from .fast.choice import fastest_implementation, with_terms_folded
 from .fast.chunked import chunked
-from .fast.flex import flex
 from .fast.sdpa import sdpa
 from .fast.sizes import is_trained, on_cpu
 from .terms import DenseBias, Problem, Term
@@ -147,8 +146,7 @@ def sdpa_supports(problem: Problem) -> bool:
 
 
 _COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
-    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked,
-    'flex': flex}
+    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked}
 #: The names that ``implementation`` may have.
 IMPLEMENTATIONS = ('auto', *_COMPUTE)
 

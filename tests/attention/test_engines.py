@@ -21,10 +21,9 @@ from helpers.relative_checks import (
 
 from mmposenc.attention import terms
 from mmposenc.attention.compute import IMPLEMENTATIONS
-from mmposenc.attention.fast import chunked, flex, sdpa, writers
+from mmposenc.attention.fast import chunked, sdpa, writers
 from mmposenc.attention.fast.dropout import DropoutFactors
 from mmposenc.attention.fast.layout import chunk_groups
-from mmposenc.attention.vector_terms import Channels, VectorsAddedToKeys
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -157,34 +156,6 @@ def test_autocast(name, how):
                     assert float((one.float() - other).abs().max()) <= 4e-2 * max(scale, 0.5)
 
 
-@pytest.mark.parametrize('name, grids, prefix', in_turns(
-    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1),
-    (((4, 6), Grid(3, 2, 4 / 3, 3.0)), 1), period=6))
-def test_score_summands(name, grids, prefix, monkeypatch):
-    """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
-    that is padded and one that is whole."""
-    from torch.nn.attention import flex_attention
-    monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
-    torch._dynamo.reset()
-    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
-    joined = (VectorsAddedToKeys, Channels)  # with queries and keys, before
-    own = [term for term in terms_of(encoding, *grids) if term.reads_weights
-           and not isinstance(term, joined)]
-    inputs = random_inputs(encoding, *grids, dtype=torch.float32)
-    if not all(flex.has_score_summand(term) for term in own):
-        with pytest.raises(ValueError,
-                           match="implementation='flex' cannot compute terms of the kind"):
-            attend(*inputs, encoding, *grids, implementation='flex')
-        return
-    mask = None
-    if prefix and encoding.cellwise:
-        mask = some_padding(encoding, inputs[1], *grids)
-        mask[0] = False
-    close(results(encoding, inputs, *grids, implementation='flex', key_padding_mask=mask),
-          results(encoding, inputs, *grids, implementation='reference', key_padding_mask=mask),
-          atol=1e-4, rtol=1e-4)
-
-
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_sums_over_pairs_in_half_precision(dtype):
     """4,096 weights of one bucket sum up to 1, as do the gradients of one entry of a table; half
@@ -200,11 +171,10 @@ def test_sums_over_pairs_in_half_precision(dtype):
 #: What can compute each kind of term, beside the reference.
 #: In chunks a term of the logits without a writer is written out of its definition.
 FAST_IMPLEMENTATIONS = {
-    'DenseBias': {'sdpa', 'chunked', 'flex'}, 'OffsetBias': {'sdpa', 'chunked', 'flex'},
-    'TableByQuery': {'chunked', 'flex'}, 'TableByKey': {'chunked', 'flex'},
-    'TableOnValues': {'chunked'}, 'AxisHalves': {'chunked', 'flex'},
-    'SkewedTable': {'chunked'}, 'VectorsAddedToKeys': set(), 'VectorAddedToQueries': {'flex'},
-    'LocalValues': set(), 'Channels': set(), 'GatedTableTerm': set()}
+    'DenseBias': {'sdpa', 'chunked'}, 'OffsetBias': {'sdpa', 'chunked'},
+    'TableByQuery': {'chunked'}, 'TableByKey': {'chunked'}, 'TableOnValues': {'chunked'},
+    'AxisHalves': {'chunked'}, 'SkewedTable': {'chunked'}, 'VectorsAddedToKeys': set(),
+    'VectorAddedToQueries': set(), 'LocalValues': set(), 'Channels': set(), 'GatedTableTerm': set()}
 
 
 def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
@@ -220,8 +190,7 @@ def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
     assert {kind.__name__ for kind in kinds} == own == set(FAST_IMPLEMENTATIONS)
     for kind, some in kinds.items():
         has = {'sdpa': any(sdpa.fits_attn_mask(term) for term in some),
-               'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
-               'flex': any(flex.has_score_summand(term) for term in some)}
+               'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term)}
         assert {how for how, yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
 
 
@@ -250,7 +219,7 @@ def test_a_kind_that_no_implementation_knows_runs_by_its_definition(on_values):
         close(results(Encoding(), inputs, (3, 5), None, implementation='auto'), expected)
         if not on_values:
             close(results(Encoding(), inputs, (3, 5), None, implementation='chunked'), expected)
-    for how in ('sdpa', 'flex', *(['chunked'] if on_values else [])):
+    for how in ('sdpa', *(['chunked'] if on_values else [])):
         with pytest.raises(ValueError, match=f"='{how}' cannot compute .* kind Slope"):
             attend(*inputs, Encoding(), (3, 5), implementation=how)
 

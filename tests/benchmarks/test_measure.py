@@ -84,7 +84,6 @@ def test_implementations_are_the_packages_and_agree(name, capsys):
         for how in ('reference', 'auto', 'chunked'):
             assert float(rows[how][-1]) < 1e-4 and float(rows[how][0]) > 0
         assert 'cannot compute terms' in rows['sdpa'][-1]
-        assert rows['flex'][-1].startswith('failed: ')  # a CPU has no backward pass of it
 
 
 def test_the_table_of_targets_runs(monkeypatch, capsys):
