@@ -130,9 +130,8 @@ def ours(encoding: RelativeEncoding | None, size: Size, how: str = 'auto') -> At
     grids = () if encoding is None else ((size.height, size.width), size.key)
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        reads = encoding is not None and encoding.reads_tokens
         return attend(q, k, v, encoding, *grids, implementation=how,
-                      tokens=q.transpose(1, 2).flatten(2) if reads else None)[0]
+                      tokens=q.transpose(1, 2).flatten(2))[0]
     return run
 
 

@@ -42,8 +42,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             a query that may attend to no key is zero.
         regions: (n, L) whole numbers, n a divisor of B, row b % n for image b: tokens attend only
             to tokens with their own number.
-        tokens: (B, Lq, embed_dims) that queries are projections of; required by an encoding that
-            ``reads_tokens``.
+        tokens: (B, Lq, embed_dims) that queries are projections of; required by an encoding whose
+            terms depend on them.
         dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
         implementation: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'reference': over all
@@ -66,7 +66,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     if encoding is not None:
         query, key = _checked_grids(q, k, encoding, q_grid, k_grid)
         problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens,
-                                   tokens=tokens if encoding.reads_tokens else None)
+                                   tokens=tokens)
     _check_masks(problem)
     if attn_mask is not None:
         problem = problem._replace(attn_mask=attn_mask[(None,) * (4 - attn_mask.dim())])

@@ -37,7 +37,7 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
             q, k = encoding.rotate(problem.q, problem.k, *grids)
             problem = problem._replace(q=q, k=k, v=v)
         terms = [term.within(problem.regions)
-                 for term in encoding.terms_of_tokens(*grids, problem.tokens)]
+                 for term in encoding.terms(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
     opened, without_keys = open_blocked_queries(problem)

@@ -175,7 +175,7 @@ class Problem(NamedTuple):
         attn_mask: (B or 1, heads or 1, Lq or 1, Lk) bool, True = may attend.
         regions: (n, L) whole numbers, row b % n for image b; tokens attend only to tokens with
             their own number.
-        tokens: (B, Lq, embed_dims) that queries are projections of, if the encoding reads them.
+        tokens: (B, Lq, embed_dims) that queries are projections of, for an encoding.
         dropout_p: dropout rate of the weights.
         need_weights: whether the weights are a result, too.
         implementation: the requested implementation, or 'auto'.

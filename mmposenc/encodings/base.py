@@ -88,8 +88,6 @@ class RelativeEncoding(nn.Module, ABC):
     #: With padding, attention then uses the grid of valid cells of each image, so that the result
     #: is the same as without padding.
     cellwise: bool = False
-    #: True if :meth:`terms_of_tokens` needs the tokens that queries are projections of.
-    reads_tokens: bool = False
     #: True if grids may have frames (video).
     takes_frames: bool = False
     #: Ordinary layers in it, whose weights decay; all other parameters are tables.
@@ -107,17 +105,13 @@ class RelativeEncoding(nn.Module, ABC):
         return nn.Parameter(torch.empty(*(() if shared_heads else (self.num_heads,)), *shape))
 
     @abstractmethod
-    def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
-        """The terms (:mod:`mmposenc.attention.terms`) for queries and keys on these grids.
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> Sequence[Term]:
+        """The terms (:mod:`mmposenc.attention.terms`) for queries and keys on these grids, some of
+        which depend on the tokens (B, Lq, embed_dims) that queries are projections of.
 
         Raises:
             ValueError: for grids that the encoding does not support.
         """
-
-    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> Sequence[Term]:
-        """The terms for tokens (B, Lq, embed_dims) of queries; an encoding with ``reads_tokens``
-        overrides it."""
-        return self.terms(q_grid, k_grid)
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
@@ -142,7 +136,7 @@ class RelativeEncoding(nn.Module, ABC):
             q: (B, heads, Lq, head_dims), already scaled.
             k: (B, heads, Lk, head_dims).
             q_grid, k_grid: grids of queries and keys; a ``k_grid`` of None is the query grid.
-            tokens: (B, Lq, embed_dims) that queries are projections of, with ``reads_tokens``.
+            tokens: (B, Lq, embed_dims) that queries are projections of, if terms depend on them.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
@@ -169,7 +163,7 @@ class RelativeEncoding(nn.Module, ABC):
                                   tokens: Tensor | None
                                   ) -> Sequence[Term]:
         query = as_grid(q_grid, 'q_grid')
-        return self.terms_of_tokens(query, key_grid(query, k_grid), tokens)
+        return self.terms(query, key_grid(query, k_grid), tokens)
 
     def reset_parameters(self) -> None:
         """Set the initial weights, by default those of the layers; it is called again after an

@@ -45,7 +45,6 @@ class CombinedRPE(RelativeEncoding):
         self.has_rotation = any(e.has_rotation for e in self._combined_encodings())
         self.only_rotates = all(e.only_rotates for e in self._combined_encodings())
         self.cellwise = all(e.cellwise for e in self._combined_encodings())
-        self.reads_tokens = any(e.reads_tokens for e in self._combined_encodings())
         self.takes_frames = all(e.takes_frames for e in self._combined_encodings())
 
     def _combined_encodings(self) -> list[RelativeEncoding]:
@@ -71,14 +70,10 @@ class CombinedRPE(RelativeEncoding):
             out = encoding.turn_back(out, q_grid, k_grid)
         return out
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """The terms of all encodings together."""
-        return self.terms_of_tokens(q_grid, k_grid, None)
-
-    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
-        """The terms of all encodings together, some of which may depend on tokens."""
         return [term for encoding in self._combined_encodings()
-                for term in encoding.terms_of_tokens(q_grid, k_grid, tokens)]
+                for term in encoding.terms(q_grid, k_grid, tokens)]
 
     def start_at_zero(self) -> None:
         """Make every encoding add nothing."""

@@ -108,7 +108,7 @@ class CoPE(RelativeEncoding):
         """Start with tables of zeros, which add nothing."""
         self.start_at_zero()
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`GatedTableTerm`; see :class:`RelativeEncoding`."""
         device, prefix = self.table.device, self.num_prefix_tokens
         keys = sequence_places(q_grid, k_grid, prefix, device)

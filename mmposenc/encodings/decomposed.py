@@ -52,7 +52,7 @@ class DecomposedRPE(RelativeEncoding):
         """Start with tables of zeros, which add nothing."""
         self.start_at_zero()
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
         rows = _vectors_of_axis_pairs(self.row_table, q_grid.height, k_grid.height, k_grid.stride_h)
         cols = _vectors_of_axis_pairs(self.col_table, q_grid.width, k_grid.width, k_grid.stride_w)

@@ -1,6 +1,8 @@
 """Relative encoding of Huang et al.: products of an offset vector with the query and the key."""
 from __future__ import annotations
 
+from torch import Tensor
+
 from ..attention.terms import TableByKey, TableByQuery, Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
@@ -38,7 +40,7 @@ class HuangRPE(ClippedTables):
         self.table = self._new_table()
         self.reset_parameters()
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One table multiplied with queries and with keys; see :class:`RelativeEncoding`."""
         buckets, table = self._buckets(q_grid, k_grid), self.table.transpose(-2, -1)
         return [TableByQuery(table, buckets), TableByKey(table * self.head_dims ** -0.5, buckets)]

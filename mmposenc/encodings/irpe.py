@@ -124,7 +124,7 @@ class IRPE(RelativeEncoding):
         method = 'product' if self.method == 'cross' else self.method
         return Buckets(method, self.params, query, key, self.num_prefix_tokens, reverse)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """q_i . T[b(i, j)], k_j * scale . T[b(j, i)] and sum_j a_ij T[b(i, j)], or numbers in bias
         mode; see :class:`RelativeEncoding`. As in the release, keys that are multiplied with a
         table are scaled like the queries."""

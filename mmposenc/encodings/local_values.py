@@ -139,7 +139,7 @@ class LePE(RelativeEncoding):
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.get_v = _conv(head_dims * num_heads, kernel_size, 'kernel_size')
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`LocalValues`; see :class:`RelativeEncoding`."""
         return [_term([(self.num_heads * self.head_dims, self.get_v)], q_grid, k_grid,
                       self.num_prefix_tokens, by_query=False)]
@@ -189,7 +189,7 @@ class CRPE(RelativeEncoding):
     def _convs(self) -> Iterable[nn.Conv2d]:
         return self.conv_list  # type: ignore[return-value]
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`LocalValues`, with smaller kernels padded with zeros; see
         :class:`RelativeEncoding`."""
         return [_term(list(zip(self.channels, self._convs(), strict=True)), q_grid, k_grid,

@@ -49,7 +49,7 @@ class MatrixRotary(RelativeEncoding):
         """The positions r and c of prefix tokens."""
         return 0.0, 0.0
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """No terms: the encoding only rotates queries and keys."""
         return []
 

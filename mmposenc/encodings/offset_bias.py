@@ -47,7 +47,7 @@ class OffsetBiasEncoding(RelativeEncoding):
         """The bias (heads or 1, Dr, Dc) for row offsets (Dr,) and column offsets (Dc,), which are
         query minus key in cells of ``q_grid``, the query grid."""
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`OffsetBias`; see :class:`RelativeEncoding`."""
         like = next((x for x in (*self.parameters(), *self.buffers())), torch.zeros(()))
         rows, _, cols, _ = grid_offsets(q_grid, k_grid, like.device)

@@ -52,7 +52,6 @@ class PaPE(RelativeEncoding):
     variants = {'pape': ('PaPE', {}),
                 'pape-ri': ('PaPE, rotation invariant', dict(rotation_invariant=True))}
     cellwise = True
-    reads_tokens = True
     position_scales: Tensor
 
     def __init__(self, head_dims: int, num_heads: int, *, num_parabolas: int = 50,
@@ -86,11 +85,7 @@ class PaPE(RelativeEncoding):
             refuse_zeros(self)
         nn.init.zeros_(self.position.weight)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
-        """Refuse: the terms depend on tokens, see :meth:`terms_of_tokens`."""
-        return self.terms_of_tokens(q_grid, k_grid, None)
-
-    def terms_of_tokens(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`~mmposenc.attention.vector_terms.Channels`: a vector that depends on the
         query, times the monomials of the key's position."""
         if tokens is None:

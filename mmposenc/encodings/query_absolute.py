@@ -1,6 +1,8 @@
 """Products of queries with learned vectors for the position of the key in the sequence."""
 from __future__ import annotations
 
+from torch import Tensor
+
 from ..attention.terms import Term
 from ..attention.vector_terms import VectorsAddedToKeys
 from ..functional.grids import Grid
@@ -35,7 +37,7 @@ class QueryAbsolute1D(SequenceTable):
         """The table has one row for each position."""
         return max_tokens
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`VectorsAddedToKeys`; see :class:`RelativeEncoding`."""
         length = self.sequence_length(k_grid, 'k_grid')
         return [VectorsAddedToKeys(self.table.narrow(-2, 0, length))]

@@ -40,7 +40,7 @@ class QueryRelative1D(SequenceTable):
         """The table has one row for each offset."""
         return 2 * max_tokens - 1
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """The terms of :func:`sequence_terms`; see :class:`RelativeEncoding`."""
         return sequence_terms(self._vectors_of_grid(q_grid), None, q_grid, k_grid,
                               self.num_prefix_tokens)
@@ -92,7 +92,7 @@ class QueryRelative2D(RelativeEncoding):
         for table in (self.row_table, self.col_table):
             nn.init.normal_(table, std=table.shape[-1] ** -0.5)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
         if q_grid.height > self.max_size[0] or q_grid.width > self.max_size[1]:
             raise ValueError(f'q_grid=({q_grid.height}, {q_grid.width}) must fit into '

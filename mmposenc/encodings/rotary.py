@@ -260,7 +260,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 if self.scaling == 'yarn' else (0.0, 0.0))
         return stretched_frequencies(freqs, self.scaling, scale, ramp)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """No terms: the encoding only rotates queries and keys."""
         return []
 

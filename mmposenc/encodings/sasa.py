@@ -1,7 +1,7 @@
 """Relative encoding of stand-alone self-attention: half of the channels for each axis."""
 from __future__ import annotations
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..attention.vector_terms import AxisHalves
@@ -57,7 +57,7 @@ class SASARPE(RelativeEncoding):
         nn.init.trunc_normal_(self.row_table, std=0.02)
         nn.init.trunc_normal_(self.col_table, std=0.02)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
         rows, cols = row_and_column_entries(q_grid, k_grid, self.limits, self.row_table.device)
         return [AxisHalves(pick_entries(self.row_table, rows), pick_entries(self.col_table, cols),

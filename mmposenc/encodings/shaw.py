@@ -1,6 +1,8 @@
 """Relative encoding of Shaw et al.: clipped offsets on keys and values."""
 from __future__ import annotations
 
+from torch import Tensor
+
 from ..attention.terms import TableByQuery, TableOnValues, Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
@@ -52,7 +54,7 @@ class ShawRPE(ClippedTables):
             self.value_table = self._new_table()
         self.reset_parameters()
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """A table on keys, on values, or both; see :class:`RelativeEncoding`."""
         buckets = self._buckets(q_grid, k_grid)
         terms: list[Term] = []

@@ -66,7 +66,7 @@ class TransformerXLRPE(RelativeEncoding):
         for parameter in self.parameters():
             nn.init.normal_(parameter, std=0.02)
 
-    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One term for (b) and (d), which use the same vectors, and one for (c); see
         :class:`RelativeEncoding`."""
         scale = self.head_dims ** -0.5

@@ -210,7 +210,7 @@ class Slope(terms.Term):
 @pytest.mark.parametrize('on_values', [False, True])
 def test_a_kind_that_no_implementation_knows_runs_by_its_definition(on_values):
     class Encoding(RelativeEncoding):
-        def terms(self, q_grid, k_grid):
+        def terms(self, q_grid, k_grid, tokens=None):
             return [Slope(on_values)]
 
     inputs = random_inputs(Encoding(), (3, 5), None)

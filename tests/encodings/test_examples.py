@@ -96,8 +96,8 @@ def test_relative_encodings_change_attention(name, grids, prefix):
     assert not torch.allclose(out, attend(q, k, v)[0])
     assert attend(q[:0], k[:0], v[:0], encoding, *grids)[0].shape == out[:0].shape
     half = [x.bfloat16() for x in (q, k, v)]
-    # Vectors in a wider dtype take that of the queries; tokens go through layers.
-    for each in (copy.deepcopy(encoding).bfloat16(), *[encoding] * (not encoding.reads_tokens)):
+    # Vectors in a wider dtype take that of the queries.
+    for each in (copy.deepcopy(encoding).bfloat16(), encoding):
         near, _ = attend(*half, each, *grids)
         assert near.dtype == torch.bfloat16
         assert (near - out).abs().mean() < 0.1 * out.abs().mean()

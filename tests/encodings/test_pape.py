@@ -79,8 +79,8 @@ ATTENTIONS = {
 @pytest.mark.parametrize('kind', ATTENTIONS)
 def test_attentions_hand_over_the_tokens_of_their_queries(kind, monkeypatch):
     module, seen = kind(16, 2, rel_pos_encoding=CONFIG, **ATTENTIONS[kind]), []
-    original = PaPE.terms_of_tokens
-    monkeypatch.setattr(PaPE, 'terms_of_tokens', lambda self, q_grid, k_grid, tokens: seen.append(
+    original = PaPE.terms
+    monkeypatch.setattr(PaPE, 'terms', lambda self, q_grid, k_grid, tokens: seen.append(
         tokens) or original(self, q_grid, k_grid, tokens))
     x, other = torch.randn(2, 2, 24, 16)
     if kind is EncoderAttention:

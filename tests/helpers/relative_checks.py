@@ -24,22 +24,22 @@ GRIDS = [
 
 
 def tokens_of(encoding, q):
-    """As an argument, tokens for an encoding that reads them: the queries of all heads."""
-    reads = encoding is not None and encoding.reads_tokens
-    return dict(tokens=q.transpose(1, 2).flatten(2)) if reads else {}
+    """As an argument, tokens in the dtype of an encoding: the queries of all heads."""
+    like = next(encoding.parameters(), q) if encoding is not None else q
+    return dict(tokens=q.transpose(1, 2).flatten(2).to(like.dtype))
 
 
 def attend(q, k, v, encoding=None, *grids, **options):
-    """The package's, with tokens for an encoding that reads them."""
+    """The package's, with tokens."""
     return attend_to_tokens(q, k, v, encoding, *grids, **tokens_of(encoding, q), **options)
 
 
 def terms_of(encoding, q_grid, k_grid=None):
-    """The terms of an encoding on these grids, for tokens of ones if it reads them."""
+    """The terms of an encoding on these grids, for tokens of ones."""
     query, some = as_grid(q_grid), next(encoding.parameters(), torch.zeros(()))
     tokens = some.new_ones(1, encoding.num_prefix_tokens + query.num_cells,
                         encoding.num_heads * getattr(encoding, 'head_dims', 4))
-    return encoding.terms_of_tokens(query, key_grid(query, k_grid), tokens)
+    return encoding.terms(query, key_grid(query, k_grid), tokens)
 
 
 def cells(grid):

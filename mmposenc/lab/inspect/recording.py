@@ -155,9 +155,9 @@ def recording_attention(model: nn.Module, note: Callable[[AttentionCall], None])
                 if module.rel_pos_encoding is not None:
                     encodings[module.rel_pos_encoding] = None
         for encoding in encodings:
-            recorded = partial(_terms_that_record, encoding.terms_of_tokens, added)
-            encoding.terms_of_tokens = recorded  # type: ignore[method-assign]
-            hooks.callback(delattr, encoding, 'terms_of_tokens')
+            recorded = partial(_terms_that_record, encoding.terms, added)
+            encoding.terms = recorded  # type: ignore[method-assign]
+            hooks.callback(delattr, encoding, 'terms')
         yield
 
 
