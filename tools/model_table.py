@@ -45,7 +45,7 @@ def count(name: str) -> dict[str, int]:
     also with them."""
     import torch
 
-    from mmposenc.attention.linear import parameter_counts
+    from mmposenc.attention.building import parameter_counts
     from mmposenc.encodings import ContextPool
     from mmposenc.engine.config.config import load_config
     from mmposenc.engine.config.models import build_model

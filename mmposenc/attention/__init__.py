@@ -1,7 +1,8 @@
 """Attention modules with relative encodings."""
 from .attend import attend
+from .building import build_relative_encoding
 from .conv_projection import ConvProjectionAttention
-from .multihead import MultiheadAttention, build_relative_encoding
+from .multihead import MultiheadAttention
 from .spatial_reduction import SpatialReductionAttention
 from .window import PlainWindowAttention, ShiftWindowAttention, WindowAttention
 

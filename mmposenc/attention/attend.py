@@ -7,11 +7,11 @@ import torch
 import torch.jit._trace
 from torch import Tensor
 
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.masking import check_mask
-from ..functional.tracing import is_compiling
+from ..functional.extents import check_mask
+from ..functional.grids import Grid, GridLike, as_grid, check_number, key_grid
 from .compute import checked_implementation, output_and_weights
-from .padded import attend_on_own_extents
+from .masks import with_checked_masks
+from .padded import attend_by_image
 from .terms import Problem
 
 if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
@@ -60,67 +60,33 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         raise ValueError(f"implementation={implementation!r} gives no weights "
                          f"(need_weights=True); use 'auto' or 'reference'")
     problem = Problem(q, k, v, q.shape[-1] ** -0.5, query_padding=query_padding_mask,
-                      attn_mask=attn_mask, regions=regions, dropout_p=dropout_p,
-                      need_weights=need_weights, implementation=implementation)
+                      attn_mask=attn_mask, regions=regions, dropout_p=dropout_p)
     encoding = rel_pos_encoding
     if encoding is not None:
         query, key = _checked_grids(q, k, encoding, q_grid, k_grid)
         problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens,
                                    tokens=tokens)
-    _check_masks(problem)
-    if attn_mask is not None:
-        problem = problem._replace(attn_mask=attn_mask[(None,) * (4 - attn_mask.dim())])
+    if key_padding_mask is not None:
+        check_mask(key_padding_mask, (k.shape[0], k.shape[2]), 'key_padding_mask')
+    if not (query_padding_mask is None and attn_mask is None and regions is None):
+        problem = with_checked_masks(problem)
     if key_padding_mask is None:
-        return output_and_weights(problem, encoding)
-    padding, has_key = _key_padding_and_nonempty(k, key_padding_mask)
+        return output_and_weights(problem, encoding, implementation, need_weights)
     # The weights of padded keys are zero; zero times an infinite value would be NaN.
-    hidden = key_padding_mask[:, None, :, None]
+    hidden = key_padding_mask[:, None, :, None]  # (B, 1, Lk, 1)
     problem = problem._replace(k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0))
+    has_key = ~key_padding_mask.all(-1)  # (B,)
     # Two ways: each image on a grid of its own, or all together with a mask.
     if encoding is not None and not encoding.cellwise:
-        out, weights = attend_on_own_extents(problem, encoding, key_padding_mask)
-    else:
-        out, weights = output_and_weights(problem._replace(key_padding=padding), encoding)
+        out, weights = attend_by_image(problem, encoding, key_padding_mask, implementation,
+                                             need_weights)
+    else:  # In an image without valid keys all keys count as valid, to avoid NaN.
+        problem = problem._replace(key_padding=key_padding_mask & has_key[:, None])
+        out, weights = output_and_weights(problem, encoding, implementation, need_weights)
     # An image that is nothing but padding must get no gradient.
     nobody = ~has_key[:, None, None, None]
-    return (out.masked_fill(nobody, 0.0),
-            None if weights is None else weights.masked_fill(nobody, 0.0))
-
-
-def _check_masks(problem: Problem) -> None:
-    """Raise ValueError if a mask has another kind of numbers, or does not fit."""
-    attn_mask, regions = problem.attn_mask, problem.regions
-    batch, heads, queries, keys = *problem.q.shape[:3], problem.k.shape[2]
-    if problem.query_padding is not None:
-        check_mask(problem.query_padding, (batch, queries), 'query_padding_mask')
-    # While compiling, a comparison of sizes would become a condition of the graph.
-    if is_compiling():
-        return
-    if attn_mask is not None:
-        if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
-            raise ValueError(f'attn_mask has dtype {attn_mask.dtype}; bool (True = may attend) or '
-                             f'floating numbers (added to the logits) are required')
-        sides = zip(reversed(attn_mask.shape), (keys, queries, heads, batch), strict=False)
-        if attn_mask.dim() > 4 or any(side not in (1, full) for side, full in sides):
-            raise ValueError(f'attn_mask has shape {tuple(attn_mask.shape)}, which is not '
-                             f'broadcastable to (B, heads, Lq, Lk) = '
-                             f'{(batch, heads, queries, keys)}')
-    if regions is not None and (regions.is_floating_point() or regions.dim() != 2
-                                or not queries == keys == regions.shape[1]
-                                or batch % regions.shape[0]):
-        raise ValueError(f'regions has shape {tuple(regions.shape)} and dtype {regions.dtype}; '
-                         f'whole numbers (n, L) are required, n a divisor of B = {batch} and L = '
-                         f'{queries} queries = {keys} keys')
-
-
-def _key_padding_and_nonempty(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Padded keys (B, Lk), and which images have a valid one (B,).
-
-    In an image without valid keys all keys count as valid, to avoid NaN.
-    """
-    check_mask(key_padding_mask, (k.shape[0], k.shape[2]), 'key_padding_mask')
-    has_key = ~key_padding_mask.all(-1)
-    return key_padding_mask & has_key[:, None], has_key
+    return (out.masked_fill(nobody, 0.0),  # (B, heads, Lq, head_dims)
+            None if weights is None else weights.masked_fill(nobody, 0.0))  # (B, heads, Lq, Lk)
 
 
 def _checked_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
@@ -135,12 +101,8 @@ def _checked_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: Gri
     if max(query.frames, key.frames) > 1 and not encoding.takes_frames:
         raise ValueError(f'{type(encoding).__name__} has no axis of time, but q_grid={query.shape} '
                          f'and k_grid={key.shape} have frames; use RotaryEmbedding with dims=3')
-    for name, tokens, grid in (('q', q.shape[2], query), ('k', k.shape[2], key)):
-        if tokens != prefix + grid.num_cells:
-            raise ValueError(
-                f'{name} has {tokens} tokens, but {name}_grid={grid.shape} and '
-                f'num_prefix_tokens={prefix} of {type(encoding).__name__} need {prefix} + '
-                f'{" * ".join(map(str, grid.shape))} = {prefix + grid.num_cells}')
+    check_number(q.shape[2], query, prefix, 'q', 'q_grid', encoding)
+    check_number(k.shape[2], key, prefix, 'k', 'k_grid', encoding)
     return query, key
 
 

@@ -14,13 +14,15 @@ from .fast.choice import fastest_implementation, with_terms_folded
 from .fast.chunked import chunked
 from .fast.sdpa import sdpa
 from .fast.sizes import is_trained, on_cpu
-from .terms import DenseBias, Problem, Term
+from .masks import open_blocked_queries
+from .terms import Problem, Term
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
 
 
-def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
+def output_and_weights(problem: Problem, encoding: RelativeEncoding | None,
+                       implementation: str = 'auto', need_weights: bool = False
                        ) -> tuple[Tensor, Tensor | None]:
     """The output of an attention, and its weights if they are needed: rotations, the weighted sum
     with the terms that take part in it, then the terms that do not.
@@ -28,6 +30,8 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
     Args:
         problem: the attention, without terms; with an encoding, with grids.
         encoding: the encoding, or None.
+        implementation: the requested implementation, or 'auto'.
+        need_weights: whether the weights are a result, too.
     """
     of_values: list[Term] = []  # Terms that add to the output whatever the attention weights are.
     if encoding is not None:
@@ -40,8 +44,10 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
                  for term in encoding.terms(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
-    opened, without_keys = open_blocked_queries(problem)
-    out, weights = _weighted_values(opened)
+    without_keys = None
+    if problem.attn_mask is not None or problem.regions is not None:
+        problem, without_keys = open_blocked_queries(problem)
+    out, weights = _weighted_values(problem, implementation, need_weights)
     if encoding is not None and encoding.has_rotation:
         out = encoding.turn_back(out, *problem.grids)
     for term in of_values:
@@ -52,80 +58,51 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None
     return out, weights
 
 
-def open_blocked_queries(problem: Problem) -> tuple[Problem, Tensor | None]:
-    """Let queries that may attend to no key attend to some, so that no softmax is over nothing.
-    Returns the changed problem and which queries these are, (B or 1, heads or 1, Lq, 1), so that
-    the caller can clear their output; None where every query has a key."""
-    both = problem.regions is not None and problem.key_padding is not None
-    if problem.attn_mask is None and not both:
-        return problem, None
-    others = problem._replace(attn_mask=None).mask(None, torch.bool)
-    mask = _masks_joined(problem.attn_mask, others)
-    assert mask is not None
-    without_keys = ~(mask if mask.dtype == torch.bool else mask != float('-inf')).any(
-        -1, keepdim=True)
-    if both:  # They were joined into one mask, in which queries can be given a key.
-        problem = problem._replace(regions=None, key_padding=None)
-    elif problem.attn_mask is not None:
-        mask = problem.attn_mask
-    mask = mask.expand(*mask.shape[:2], problem.q.shape[2], problem.k.shape[2])
-    if mask.dtype == torch.bool:
-        return problem._replace(attn_mask=mask | without_keys), without_keys
-    bias = DenseBias(mask.masked_fill(without_keys, 0.0))
-    return problem._replace(terms=[*problem.terms, bias], attn_mask=None), without_keys
-
-
-def _masks_joined(mask: Tensor | None, keep: Tensor | None) -> Tensor | None:
-    """A mask, bool or floating, that also hides the pairs where ``keep`` is False."""
-    if mask is None or keep is None:
-        return keep if mask is None else mask
-    return mask & keep if mask.dtype == torch.bool else mask.masked_fill(~keep, float('-inf'))
-
-
-def _weighted_values(problem: Problem) -> tuple[Tensor, Tensor | None]:
-    """The weighted sum of values, by the requested implementation."""
-    if problem.need_weights:
-        return reference(problem)
-    folded = problem if problem.implementation == 'reference' else with_terms_folded(problem)
-    out = _COMPUTE[chosen_implementation(folded)](folded)
+def _weighted_values(problem: Problem, implementation: str, need_weights: bool
+                     ) -> tuple[Tensor, Tensor | None]:
+    """The weighted sum of values, and the weights if they are needed."""
+    if need_weights:
+        return reference(problem, need_weights)
+    folded = problem if implementation == 'reference' else with_terms_folded(problem)
+    out = _COMPUTE[chosen_implementation(folded, implementation)](folded)
     return out if folded is problem else out[..., :problem.v.shape[-1]], None
 
 
-def chosen_implementation(problem: Problem) -> str:
+def chosen_implementation(problem: Problem, implementation: str) -> str:
     """The implementation to run. It is the reference where a program is exported, which does not
     know the sizes of chunks; where it is compiled, which fuses look-ups by itself; on the meta
     device, where operations are counted; and under ``torch.func``, which transforms nothing else.
     """
     if is_exporting() or is_transforming():
         return 'reference'
-    if problem.implementation == 'sdpa' and not sdpa_supports(problem):
+    if implementation == 'sdpa' and not sdpa_supports(problem):
         return 'reference'
-    if problem.implementation != 'auto':
-        return problem.implementation
+    if implementation != 'auto':
+        return implementation
     return fastest_implementation(problem) if may_branch_on(problem.q) else 'reference'
 
 
-def reference(problem: Problem) -> tuple[Tensor, Tensor | None]:
+def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
     """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
     q, k, v = problem.q, problem.k, problem.v
     scaled = q * problem.scale
     logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
     on_values = [term for term in problem.terms if term.on_values]
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
-    if not (problem.need_weights or on_values) and use_sdpa(bias, problem):
+    if not (need_weights or on_values) and use_sdpa(bias, problem):
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
-    scores = scaled @ k.transpose(-2, -1)
+    scores = scaled @ k.transpose(-2, -1)  # (B, heads, Lq, Lk)
     if bias is not None:
         scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
                   else scores + bias)
     weights = scores.softmax(-1).to(v.dtype)
     if problem.dropout_p > 0.0:
         weights = F.dropout(weights, problem.dropout_p)
-    out = weights @ v
+    out = weights @ v  # (B, heads, Lq, head_dims)
     for term in on_values:
         out = out + term.output_of_weights(weights)
-    return out, weights if problem.need_weights else None
+    return out, weights if need_weights else None
 
 
 def use_sdpa(bias: Tensor | None, problem: Problem) -> bool:

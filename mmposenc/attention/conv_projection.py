@@ -6,9 +6,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, as_grid
+from ..functional.linear import project
 from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
-from .linear import linear_of_channels, split_heads
-from .multihead import MultiheadAttention
+from .multihead import MultiheadAttention, split_heads
 
 
 class ConvProjectionAttention(MultiheadAttention):
@@ -54,7 +54,6 @@ class ConvProjectionAttention(MultiheadAttention):
                 tokens = tokens.masked_fill(padding[:, self.num_prefix_tokens:, None], 0)
             maps = conv(tokens_to_map(tokens.contiguous(), hw_shape))
             channels = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
-            projected = linear_of_channels(self.qkv, join_prefix(prefix, map_to_tokens(maps)),
-                                           channels)
+            projected = project(self.qkv, join_prefix(prefix, map_to_tokens(maps)), channels)
             qkv += split_heads(projected, self.num_heads)
         return tuple(qkv)

@@ -3,24 +3,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
+from ..functional.linear import project
+from ..functional.tracing import is_exporting
 from .attend import attend
+from .building import build_relative_encoding, check_heads, qkv_projection
 from .compute import checked_implementation
 from .cosine import CosineScale
-from .linear import (
-    check_heads,
-    check_x_qk,
-    join_heads,
-    linear_of_channels,
-    project,
-    qkv_projection,
-    split_heads,
-)
 
 if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
-    from ..encodings.base import RelativeConfig, RelativeEncoding
+    from ..encodings.base import RelativeConfig
 
 
 class MultiheadAttention(nn.Module):
@@ -103,7 +98,7 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        qkv = self._projected_and_cosine_scaled(x, x_qk, grid, key_padding_mask)
+        qkv = self._projected_and_cosine_scaled(x, x_qk, grid, key_padding_mask)  # (B, heads, L, D)
         return self._attend_and_project(qkv, grid, tokens=x if x_qk is None else x_qk,
                                         key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                                         need_weights=need_weights)
@@ -122,42 +117,49 @@ class MultiheadAttention(nn.Module):
                  padding: Tensor | None = None) -> tuple[Tensor, ...]:
         """q, k, v, each (B, heads, L, head_dims); a subclass may look at the grid and its padding
         (B, L)."""
-        if x_qk is not None:
-            qk = linear_of_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
-            v = linear_of_channels(self.qkv, x, slice(2 * self.embed_dims, None))
-            return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
-        return split_heads(project(self.qkv, x), self.num_heads, 3)
+        dims = self.embed_dims
+        if x_qk is None:
+            joint = [project(self.qkv, x)]  # (B, L, 3 C)
+        else:
+            joint = [project(self.qkv, x_qk, slice(2 * dims)),  # (B, L, 2 C)
+                     project(self.qkv, x, slice(2 * dims, None))]  # (B, L, C)
+        return tuple(part for each in joint
+                     for part in split_heads(each, self.num_heads, each.shape[-1] // dims))
 
     def _attend_and_project(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                             ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend with the result of :meth:`_projected_and_cosine_scaled`. Returns the output (B, L,
         embed_dims), and the weights if they are needed; without a grid the encoding takes no
         part."""
-        q, k, v = qkv
+        q, k, v = qkv  # (B, heads, L, head_dims)
         out, weights = attend(q, k, v, None if grid is None else self.rel_pos_encoding, grid,
                               implementation=self.implementation,
                               dropout_p=self.attn_drop if self.training else 0.0, **options)
-        out = join_heads(out)
+        out = join_heads(out)  # (B, heads, L, head_dims) -> (B, L, C)
         out = out if self.norm is None else self.norm(out)
         out = self.proj_drop(project(self.proj, out))
         return out if weights is None else (out, weights)
 
 
-def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_heads: int,
-                            num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
-    """Build an encoding for an attention module; None stays None.
+def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
+    """Raise ValueError if tokens for queries and keys have another shape than those for values."""
+    if x_qk is not None and x_qk.shape != x.shape:
+        raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
+                         f'{tuple(x.shape)}')
 
-    ``defaults`` are further arguments, added to the config if the encoding has them.
 
-    Raises:
-        ValueError: a bad config, or an encoding for other numbers of heads or prefix tokens.
-    """
-    from ..encodings.base import RelativeEncoding
-    from ..encodings.build import build_encoding
+def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
+    """Split a joint tensor (B, L, parts * C) into ``parts`` tensors (B, heads, L, head_dims)."""
+    joint: Tensor = x.unflatten(-1, (parts, num_heads, -1))
+    # With unbind, the gradients of the parts are put together with one copy, in the order of x.
+    return tuple(each.transpose(1, 2) for each in joint.unbind(2))
 
-    if cfg is None:
-        return None
-    # For mypy: RelativeEncoding is abstract, but is only compared here.
-    return build_encoding(
-        cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
-        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens, **defaults)
+
+def join_heads(out: Tensor) -> Tensor:
+    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
+    out = out.transpose(1, 2)
+    if is_exporting():
+        # Made contiguous, because an exporter later replaces attention by operators whose output
+        # has another memory layout.
+        out = out.clone(memory_format=torch.contiguous_format)
+    return out.flatten(2)

@@ -7,20 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..functional.extents import mask_at_step, read_extents, token_mask
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
-from ..functional.masking import (
-    adaptive_means,
-    map_to_tokens,
-    mask_at_step,
-    pad_map,
-    read_extents,
-    token_mask,
-    tokens_to_map,
-)
+from ..functional.linear import project
+from ..functional.masking import adaptive_means, map_to_tokens, pad_map, tokens_to_map
 from .attend import attend
+from .building import build_relative_encoding, check_heads
 from .compute import checked_implementation
-from .linear import check_heads, join_heads, linear_of_channels, project, split_heads
-from .multihead import build_relative_encoding
+from .multihead import join_heads, split_heads
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeConfig
@@ -124,8 +118,8 @@ class SpatialReductionAttention(nn.Module):
             k, v = split_heads(project(self.kv, reduced), self.num_heads, 2)
         else:
             other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding_mask), self.embed_dims
-            k, = split_heads(linear_of_channels(self.kv, other, slice(dims)), self.num_heads)
-            v, = split_heads(linear_of_channels(self.kv, reduced, slice(dims, None)),
+            k, = split_heads(project(self.kv, other, slice(dims)), self.num_heads)
+            v, = split_heads(project(self.kv, reduced, slice(dims, None)),
                              self.num_heads)
         # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
         q, = split_heads(project(self.q, x if x_qk is None else x_qk), self.num_heads)

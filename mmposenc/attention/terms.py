@@ -177,8 +177,6 @@ class Problem(NamedTuple):
             their own number.
         tokens: (B, Lq, embed_dims) that queries are projections of, for an encoding.
         dropout_p: dropout rate of the weights.
-        need_weights: whether the weights are a result, too.
-        implementation: the requested implementation, or 'auto'.
     """
 
     q: Tensor
@@ -195,8 +193,6 @@ class Problem(NamedTuple):
     regions: Tensor | None = None
     tokens: Tensor | None = None
     dropout_p: float = 0.0
-    need_weights: bool = False
-    implementation: str = 'auto'
 
     @property
     def grids(self) -> tuple[Grid, Grid]:

@@ -7,13 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..functional.extents import check_mask, parts_of_images, put_tokens_back, take_tokens
 from ..functional.grids import Grid, GridLike, as_grid, check_tokens
-from ..functional.masking import check_mask
 from ..functional.tracing import is_compiling
 from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
-from .linear import check_x_qk, join_heads, split_heads
-from .multihead import MultiheadAttention, build_relative_encoding
-from .padded import put_tokens_back, take_tokens, token_indices_of_part, valid_extents_of_tokens
+from .building import build_relative_encoding
+from .multihead import MultiheadAttention, check_x_qk, join_heads, split_heads
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeConfig
@@ -136,7 +135,8 @@ class ShiftWindowAttention(nn.Module):
         windows = Windows(grid.hw, self.window_size, self._shift_of_map(grid.hw), padding_mask,
                           counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
-        return windows.join(self.w_msa(windows.cut(x), regions))
+        inside = windows.cut(x)  # (B, H * W, C) -> (B * windows, Wh * Ww, C)
+        return windows.join(self.w_msa(inside, regions))  # (B, H * W, C)
 
     def _shift_of_map(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         if self.pad_small_map:
@@ -248,15 +248,15 @@ class PlainWindowAttention(MultiheadAttention):
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         # The encoding has rotated queries and keys on the whole grid; it does nothing else.
         if self.whole_positions:
-            qkv = self._rotated_qkv(x, x_qk, windows, grid)
+            qkv = self._rotated_qkv(x, x_qk, windows, grid)  # (B * windows, heads, P + Wh * Ww, D)
             window, tokens = None, None
         else:
-            inside = self._cut_into_windows(x, windows)
+            inside = self._cut_into_windows(x, windows)  # (B * windows, P + Wh * Ww, C)
             inside_qk = None if x_qk is None else self._cut_into_windows(x_qk, windows)
             qkv = self._projected_and_cosine_scaled(inside, inside_qk)
             window, tokens = windows.window, inside if inside_qk is None else inside_qk
         # Prefix tokens belong to region 0, that of valid cells.
-        attended = self._attend_and_project(
+        attended = self._attend_and_project(  # (B * windows, P + Wh * Ww, C)
             qkv, window, tokens=tokens, need_weights=need_weights,
             regions=None if regions is None else F.pad(regions, (self.num_prefix_tokens, 0)))
         if isinstance(attended, tuple):
@@ -272,14 +272,12 @@ class PlainWindowAttention(MultiheadAttention):
                              'the size of each image: padded batches are computed image by image, '
                              'which cannot be exported; leave the mask out, or give window_size')
         outs = []
-        for index, hw_shape in enumerate(valid_extents_of_tokens(mask, grid, self._all_prefix)):
-            part = grid._replace(height=hw_shape[0], width=hw_shape[1])
-            tokens = token_indices_of_part(grid, part, self._all_prefix, x.device)
-            image = take_tokens(x[index:index + 1], 1, tokens)
-            image_qk = None if x_qk is None else take_tokens(x_qk[index:index + 1], 1, tokens)
-            out = self.forward(image, hw_shape, x_qk=image_qk)
+        for index, part in enumerate(parts_of_images((grid, grid), [mask], self._all_prefix)):
+            image, image_qk = (None if each is None else take_tokens(
+                each[index:index + 1], 1, part.queries) for each in (x, x_qk))
+            out = self.forward(image, part.grids[0].hw, x_qk=image_qk)
             assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
-            outs.append(put_tokens_back(out, 1, tokens, x.shape[1]))
+            outs.append(put_tokens_back(out, 1, part.queries, x.shape[1]))
         return torch.cat(outs)
 
     def _rotated_qkv(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid

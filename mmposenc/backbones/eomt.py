@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from ..encodings.base import reset_layers
 from ..encodings.checks import check_at_least
-from ..functional.convolutions import pair
+from ..functional.extents import read_extents
+from ..functional.grids import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
-from ..functional.masking import read_extents, tokens_to_map
+from ..functional.masking import tokens_to_map
 from ..functional.tracing import is_exporting, is_transforming
 from .archs import takes_arch
 from .layers import LayerNorm2d

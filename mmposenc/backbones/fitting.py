@@ -18,7 +18,7 @@ from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
 from ..encodings.saved_grid import SavesGrid
 from ..functional.bias_tables import resize_bias_table
-from ..functional.convolutions import pair
+from ..functional.grids import pair
 from ..functional.position_tables import (
     at_least_float32,
     resize_axis_table,

@@ -13,11 +13,9 @@ from ..attention.window import PlainWindowAttention
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.constants import Constants
-from ..functional.convolutions import pair
-from ..functional.grids import GridLike, whole_cells
+from ..functional.grids import GridLike, pair, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
-from ..functional.plain_layers import are_plain
-from ..functional.tracing import is_compiling
+from ..functional.tracing import are_plain, is_compiling
 from ..functional.windows import WindowLayout
 from .mlp import activate, mlp
 

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_choices
 from ..encodings.sharing import share_encodings, shared_encodings
+from ..functional.extents import mask_at_step
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
-from ..functional.masking import mask_at_step, masked_mean, pad_map, tokens_to_map
+from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
 from .archs.pvt import ARCHS, SIZES
 from .base import Backbone

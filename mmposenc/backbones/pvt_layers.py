@@ -11,7 +11,7 @@ from ..attention.spatial_reduction import SpatialReductionAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
-from ..functional.masking import token_mask
+from ..functional.extents import token_mask
 from ..functional.windows import WindowLayout
 from .layers import MLP, DropPath, PatchEmbed, block_windows, run_block
 

@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.linear import project
 from ..attention.window import ShiftWindowAttention
 from ..encodings.base import RelativeConfig
 from ..encodings.build import EncodingConfig, listed, resolve
 from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.placement import PlacedEncodings
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.masking import mask_at_step, read_extents
+from ..functional.extents import mask_at_step, read_extents
+from ..functional.linear import project
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
 

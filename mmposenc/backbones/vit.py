@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.convolutions import pair
+from ..functional.extents import token_mask
+from ..functional.grids import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
-from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
+from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
 from .archs.vit import ARCHS, SIZES
 from .base import Backbone

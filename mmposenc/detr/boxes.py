@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
-from ..functional.masking import filled_extents
+from ..functional.extents import filled_extents
 from ..functional.parts import by_rows
-from ..functional.plain_layers import layer_dtype
+from ..functional.tracing import layer_dtype
 
 #: The largest number of sines of pairs of boxes that may be in memory at once.
 _PAIRS = 2 ** 24

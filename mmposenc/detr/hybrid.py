@@ -13,13 +13,8 @@ from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding, listed
 from ..encodings.checks import check_at_least
-from ..functional.masking import (
-    map_to_tokens,
-    mask_at_step,
-    masked_batch_norm,
-    token_mask,
-    tokens_to_map,
-)
+from ..functional.extents import mask_at_step, token_mask
+from ..functional.masking import map_to_tokens, masked_batch_norm, tokens_to_map
 from ..functional.tracing import is_compiling
 from .encoders import DetrEncoder
 from .layers import build_activation

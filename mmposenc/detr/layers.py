@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.attend import attend
+from ..attention.building import build_relative_encoding, check_heads
 from ..attention.compute import checked_implementation
-from ..attention.linear import check_heads, join_heads
-from ..attention.multihead import build_relative_encoding
+from ..attention.multihead import join_heads
 from ..backbones.layers import DropPath
 from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
@@ -20,7 +20,7 @@ from ..encodings.base import RelativeConfig
 from ..encodings.build import construct_or_name_config
 from ..functional.grids import GridLike
 from ..functional.packing import Packing
-from ..functional.plain_layers import are_plain
+from ..functional.tracing import are_plain
 
 
 def build_norm(cfg: ConfigType, embed_dims: int) -> nn.Module:

@@ -6,8 +6,9 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
+from ..functional.extents import extents_of
 from ..functional.grids import GridLike, as_grid, check_tokens
-from ..functional.masking import are_known_equal, extents_of, join_prefix, split_prefix
+from ..functional.masking import are_known_equal, join_prefix, split_prefix
 from ..functional.position_tables import (
     INTERPOLATIONS,
     at_least_float32,

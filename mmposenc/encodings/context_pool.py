@@ -9,19 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..functional.extents import filled_extents
 from ..functional.grids import check_tokens, whole_cells
-from ..functional.masking import (
-    filled_extents,
-    join_prefix,
-    map_to_tokens,
-    split_prefix,
-    tokens_to_map,
-)
-from ..functional.plain_layers import layer_dtype
+from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import IMPLEMENTATIONS, context_pool
 from ..functional.pooling.partition import cells_at_stride
-from ..functional.tracing import full_precision
+from ..functional.tracing import full_precision, layer_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices, check_positive
 

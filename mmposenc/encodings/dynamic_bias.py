@@ -4,7 +4,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
-from ..functional.plain_layers import layer_dtype
+from ..functional.tracing import layer_dtype
 from .checks import check_at_least
 from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
 

@@ -6,8 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid
-from ..functional.plain_layers import are_plain, layer_dtype
-from ..functional.tracing import full_precision
+from ..functional.tracing import are_plain, full_precision, layer_dtype
 from .checks import check_at_least, check_positive
 from .offset_bias import OffsetBiasEncoding, euclidean_distances
 

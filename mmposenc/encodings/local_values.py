@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid
-from ..functional.plain_layers import are_plain, layer_dtype
+from ..functional.tracing import are_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_at_least
 
@@ -30,7 +30,7 @@ class LocalValues(Term):
         prefix: tokens in front of either grid, which take no part.
         by_query: multiply by the query before it is scaled and rotated.
         layers: channels and convolutions of the heads, in order, where these must be called
-            (:func:`mmposenc.functional.plain_layers.are_plain`); else empty.
+            (:func:`mmposenc.functional.tracing.are_plain`); else empty.
     """
 
     weight: Tensor | None

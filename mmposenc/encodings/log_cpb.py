@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.plain_layers import are_plain, layer_dtype
+from ..functional.tracing import are_plain, layer_dtype
 from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding, linear_of_offsets, offset_pairs, table_of_network
 

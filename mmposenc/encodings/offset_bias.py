@@ -12,8 +12,7 @@ from ..attention.terms import OffsetBias, Term
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows
-from ..functional.plain_layers import are_plain
-from ..functional.tracing import full_precision, is_compiling
+from ..functional.tracing import are_plain, full_precision, is_compiling
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
 from .saved_grid import SavesGrid

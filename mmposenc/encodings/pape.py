@@ -6,13 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.linear import project
 from ..attention.terms import Term
 from ..attention.vector_terms import Channels
 from ..functional.grids import Grid
-from ..functional.plain_layers import layer_dtype
+from ..functional.linear import project
 from ..functional.rotary import cell_coordinates, like_at_least_float32
-from ..functional.tracing import full_precision
+from ..functional.tracing import full_precision, layer_dtype
 from .base import RelativeEncoding, refuse_zeros
 from .checks import check_at_least
 

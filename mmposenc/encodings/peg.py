@@ -17,8 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
-from ..functional.plain_layers import are_plain
-from ..functional.tracing import autocast_dtype
+from ..functional.tracing import are_plain, autocast_dtype
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..attention.terms import Term
 from ..attention.vector_terms import AxisHalves, VectorAddedToQueries
 from ..functional.grids import Grid, grid_offsets, pick_entries
-from ..functional.plain_layers import are_plain, layer_dtype
+from ..functional.tracing import are_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_choices, check_positive
 from .sequence_table import sequence_terms

@@ -17,7 +17,7 @@ from mmengine.device import get_device
 from mmengine.hooks import Hook, LoggerHook
 from mmengine.runner import Runner
 
-from ..attention.linear import parameter_counts
+from ..attention.building import parameter_counts
 from ..backbones.structure import encoding_lines
 from ..encodings.build import listed
 from ..terminal.messages import in_a_line, printable

@@ -79,6 +79,12 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     return checked
 
 
+def pair(value: int | Sequence[int]) -> tuple[int, int]:
+    """A number as a pair of equal numbers, for rows and columns; a pair as it is."""
+    return (value, value) if isinstance(value, int) else (
+        (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
+
+
 def are_strides_whole(*grids: Grid) -> bool:
     """Whether cells lie a whole number of query cells apart, so that offsets repeat."""
     return all(stride == int(stride) for grid in grids for stride in grid[2:4])
@@ -117,12 +123,20 @@ def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name
         raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')
     if x.dim() != 3:
         raise ValueError(f'{name} has shape {tuple(x.shape)}; (B, L, C) is required')
-    if x.shape[1] != num_prefix_tokens + grid.num_cells:
-        raise ValueError(
-            f'{name} has {x.shape[1]} tokens, but hw_shape={grid.shape} and '
-            f'num_prefix_tokens={num_prefix_tokens} need {num_prefix_tokens} + '
-            f'{" * ".join(map(str, grid.shape))} = {num_prefix_tokens + grid.num_cells}')
+    check_number(x.shape[1], grid, num_prefix_tokens, name)
     return grid
+
+
+def check_number(tokens: int, grid: Grid, prefix: int, name: str, grid_name: str = 'hw_shape',
+                 owner: object = None) -> None:
+    """Raise ValueError if ``name`` has not one token for each cell of the grid and ``prefix`` more,
+    which are those of ``owner``, if it is given."""
+    if tokens != prefix + grid.num_cells:
+        whose = '' if owner is None else f' of {type(owner).__name__}'
+        raise ValueError(
+            f'{name} has {tokens} tokens, but {grid_name}={grid.shape} and num_prefix_tokens='
+            f'{prefix}{whose} need {prefix} + {" * ".join(map(str, grid.shape))} = '
+            f'{prefix + grid.num_cells}')
 
 
 def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,

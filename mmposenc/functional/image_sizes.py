@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .masking import cells_outside, extents_to_mask, mask_at_step
+from .extents import cells_outside, extents_to_mask, mask_at_step
 from .tracing import is_exporting, may_branch_on
 
 #: The height and width in pixels of each image.

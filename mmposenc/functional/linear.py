@@ -14,10 +14,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .second_order import AutogradContext
-from .tracing import autocast_dtype, is_compiling, is_transforming
+from .tracing import are_plain, autocast_dtype, is_compiling, is_transforming
 
 #: The number of multiply-adds from which a call of oneDNN is worth its cost (measured with products
 #: 64x128x128 and 197x64x64).
@@ -45,6 +45,27 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled():
         return _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
     return onednn_product(x, weight, bias)
+
+
+def project(layer: nn.Module, x: Tensor, channels: slice | None = None) -> Tensor:
+    """``layer(x)``, or some of its channels. A linear layer that is only its formula
+    (:func:`~.tracing.are_plain`) is computed by :func:`linear`, and only these channels of it.
+
+    Args:
+        layer: a linear layer, whose bias may be called ``trained_bias``, or any other.
+        x: (..., in_features).
+        channels: those of the output; None: all.
+
+    Returns:
+        (..., number of channels).
+    """
+    if not isinstance(layer, nn.Linear) or not are_plain(layer):
+        out: Tensor = layer(x)
+        return out if channels is None else out[..., channels]
+    weight, bias = layer.weight, getattr(layer, 'trained_bias', layer.bias)
+    if channels is None:
+        return linear(x, weight, bias)
+    return linear(x, weight[channels], None if bias is None else bias[channels])
 
 
 def transposed_product(a: Tensor, b: Tensor) -> Tensor:

@@ -1,16 +1,12 @@
-"""Computations that must not see padding, and how much of a padded grid each image fills."""
+"""Computations that must not see padding, and tokens as maps."""
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .convolutions import pair
-from .grids import whole_cells
-from .plain_layers import are_plain
-from .tracing import is_compiling, may_branch_on
+from .extents import filled_extents, valid_extents
+from .tracing import are_plain, is_compiling
 
 
 def are_known_equal(sizes: object, others: object) -> bool:
@@ -18,14 +14,6 @@ def are_known_equal(sizes: object, others: object) -> bool:
     model is compiled or exported: the answer would become a condition of the graph, which must be
     for all sizes."""
     return not is_compiling() and bool(sizes == others)
-
-
-def check_mask(mask: Tensor, shape: tuple[int, ...], name: str) -> None:
-    """Raise ValueError if a padding mask, an argument called ``name``, is not bool or has another
-    shape."""
-    if mask.dtype != torch.bool or mask.shape != shape:
-        raise ValueError(f'{name} has shape {tuple(mask.shape)} and dtype {mask.dtype}; {shape} '
-                         f'and bool are required, True = padding')
 
 
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
@@ -204,118 +192,3 @@ def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     if are_known_equal(tuple(x.shape[-2:]), tuple(hw_shape)):
         return x
     return F.pad(x, (0, hw_shape[1] - x.shape[-1], 0, hw_shape[0] - x.shape[-2]))
-
-
-def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
-                    device: torch.device) -> Tensor | None:
-    """Padding mask (B, H, W), True = padding, of images that fill (rows, columns) of a grid;
-    None when all of them fill it. The extents are stored on it (:func:`noted_extents`)."""
-    if all(extent == tuple(hw_shape) for extent in extents):
-        return None
-    return note_extents(cells_outside(torch.tensor(extents, device=device), hw_shape), extents)
-
-
-def cells_outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
-    """Which cells (B, H, W) of a grid lie beyond the rows and columns (B, 2) that each image fills.
-    """
-    rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)
-    return (rows[None, :, None] >= extents[:, 0, None, None]) | (
-        cols[None, None, :] >= extents[:, 1, None, None])
-
-
-def mask_at_step(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
-    """The mask (B, H', W') of a grid whose cells are ``step`` of this one's in both axes: padding
-    where their first part is, since padding lies to the right and below."""
-    # Not a view, because a compiler would make code of its own for each memory layout.
-    down, right = pair(step)
-    mask = padding_mask[:, ::down, ::right].contiguous()
-    extents = noted_extents(padding_mask)
-    return note_extents(mask, extents and [(whole_cells(rows, down), whole_cells(cols, right))
-                                           for rows, cols in extents])
-
-
-def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
-    """The padding mask (B, P + H * W) of tokens, made from that of their grid (B, H, W); prefix
-    tokens are valid."""
-    mask = F.pad(padding_mask.flatten(1), (num_prefix_tokens, 0), value=False)
-    return note_extents(mask, noted_extents(padding_mask))
-
-
-def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
-    """Rows and columns of each image's valid cells, where the mask was made from them: an
-    accelerator that is asked for them has to be waited for. None while compiling, whose code would
-    hold their numbers."""
-    if is_compiling():
-        return None
-    return getattr(padding_mask, 'extents', None)
-
-
-def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
-    """Store the extents (:func:`noted_extents`) on a mask, and return it. They cannot outlive this
-    very tensor."""
-    if extents is not None and not is_compiling():
-        mask.extents = list(extents)  # type: ignore[attr-defined]
-    return mask
-
-
-def read_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
-    """The extents noted on a mask (:func:`noted_extents`), else those read from its cells
-    (:func:`valid_extents`)."""
-    return noted_extents(padding_mask) or valid_extents(padding_mask)
-
-
-def extents_of(padding_mask: Tensor) -> Tensor:
-    """Rows and columns of the valid top-left rectangle of each image, (B, 2), on the mask's device.
-
-    Args:
-        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
-
-    Raises:
-        ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
-            and masks of this project's models are rectangles by construction.
-    """
-    if padding_mask.device.type == 'cpu' and may_branch_on(padding_mask):
-        valid_extents(padding_mask)
-    return filled_extents(padding_mask)
-
-
-def filled_extents(padding_mask: Tensor) -> Tensor:
-    """The rows and columns (B, 2) that images fill of a grid (B, H, W), if each fills its top left.
-    """
-    valid = ~padding_mask
-    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
-
-
-def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
-    """Rows and columns of the valid top-left rectangle of each image.
-
-    Args:
-        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
-
-    Returns:
-        One (rows, columns) pair an image.
-
-    Raises:
-        ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
-    """
-    return extents_of_several([padding_mask])[0]
-
-
-def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, int]]]:
-    """:func:`valid_extents` of masks of the same images on several grids; an accelerator is waited
-    for once."""
-    tables = []
-    for mask in padding_masks:
-        sides = filled_extents(mask)
-        other = mask != cells_outside(sides, (mask.shape[1], mask.shape[2]))
-        wrong = other.flatten(1).any(1) | (sides.prod(1) == 0)
-        counted = torch.stack(((~mask).flatten(1).sum(1), wrong.long()), 1)
-        tables.append(torch.cat((sides, counted), 1))
-    rectangles: list[list[list[int]]] = torch.stack(tables).tolist()
-    for index, (_, _, area, is_wrong) in enumerate(row for table in rectangles for row in table):
-        if is_wrong:
-            raise ValueError(
-                f'padding_mask of image {index % len(rectangles[0])} has {area} valid cells that '
-                f'are not one top-left rectangle; padding must lie to the right and below, with at '
-                f'least one valid cell')
-    return [[(row[0], row[1]) for row in table] for table in rectangles]

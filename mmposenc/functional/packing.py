@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .masking import valid_extents
+from .extents import valid_extents
 
 
 # Not a NamedTuple: compiled code would read its numbers, and each batch of sizes would need a graph

@@ -1,5 +1,5 @@
-"""Tells what torch does at the moment: compile, export, cast. torch before 2.7 lacks some of these
-functions.
+"""Tells what torch does at the moment: compile, export, cast, and whether calls of layers are more
+than their formulas. torch before 2.7 lacks some of these functions.
 
 Code asks :func:`may_branch_on` where numbers decide what runs, :func:`~.masking.are_known_equal`
 where sizes do, and ``is_compiling`` or ``is_exporting`` only where it chooses an implementation.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
 if hasattr(torch.compiler, 'is_compiling'):
     is_compiling = torch.compiler.is_compiling
@@ -49,3 +50,55 @@ def autocast_dtype(device: str) -> torch.dtype | None:
     if device == 'cpu':  # This is torch before 2.4.
         return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
     return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
+
+
+#: Classes of torch whose forward is the formula in their documentation, and containers of such
+#: layers.
+_FORMULAS: set[type[nn.Module]] = {
+    nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm2d, nn.GroupNorm, nn.ReLU, nn.GELU,
+    nn.Dropout, nn.Identity, nn.Sequential}
+_HOOKS = ('_forward_hooks', '_forward_pre_hooks', '_backward_hooks', '_backward_pre_hooks')
+
+
+def mark_as_formula(kind: type[nn.Module]) -> type[nn.Module]:
+    """A class decorator: declares that the forward of the class is only a formula of its
+    parameters."""
+    _FORMULAS.add(kind)
+    return kind
+
+
+def are_plain(*layers: nn.Module) -> bool:
+    """Whether calling the layers does nothing but compute their formulas from their parameters.
+
+    Only then may code compute with their weights in another way. All else must be called: hooks
+    (of pruning, ``weight_norm``, observers, sharding), parametrizations, adapters, subclasses (fake
+    quantization) and replaced methods take effect in the call alone.
+
+    Args:
+        layers: layers, or containers of them.
+    """
+    return not _has_global_hooks() and all(map(_is_formula, layers))
+
+
+def _has_global_hooks() -> bool:
+    return any(bool(getattr(torch_module, f'_global{name}', None)) for name in _HOOKS)
+
+
+def _is_formula(layer: nn.Module) -> bool:
+    if type(layer) not in _FORMULAS or 'forward' in layer.__dict__:
+        return False
+    if any(bool(getattr(layer, name, None)) for name in _HOOKS):
+        return False
+    # A compiler wraps parameters in classes of its own.
+    if not is_compiling() and not all(type(weight) in (nn.Parameter, Tensor, type(None))
+                                      for weight in layer._parameters.values()):
+        return False
+    return all(map(_is_formula, layer._modules.values()))  # type: ignore[arg-type]
+
+
+def layer_dtype(layer: nn.Module) -> torch.dtype:
+    """The floating-point dtype of what a layer takes, whether or not it has a ``weight``."""
+    for parameter in layer.parameters():
+        if parameter.is_floating_point():
+            return parameter.dtype
+    return torch.get_default_dtype()

@@ -19,7 +19,7 @@ except ImportError as error:
     raise ImportError(f'mmposenc.integrations.timm needs timm (1.0.31 or a compatible release) and '
                       f'torchvision: pip install -U timm ({error})') from error
 
-from ..attention.multihead import build_relative_encoding
+from ..attention.building import build_relative_encoding
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig, relative_tables
 from ..encodings.build import listed

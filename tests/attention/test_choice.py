@@ -80,10 +80,9 @@ def test_a_mask_alone_needs_a_gradient():
         for mask_trains, q_trains in ((True, False), (True, True), (False, False)):
             q = torch.zeros(1, 2, length, 8, device='meta', requires_grad=q_trains)
             bias = table.clone().requires_grad_(mask_trains)
-            problem = Problem(q, q.detach(), q.detach(), 1.0, [terms.DenseBias(bias)],
-                              implementation=implementation)
+            problem = Problem(q, q.detach(), q.detach(), 1.0, [terms.DenseBias(bias)])
             alone = mask_trains and not q_trains
             with mock.patch.object(torch.nn.functional, 'scaled_dot_product_attention',
                                    refuse if alone else mock.Mock(wraps=SDPA)) as called:
-                out, _ = compute.output_and_weights(problem, None)
+                out, _ = compute.output_and_weights(problem, None, implementation)
             assert called.called != alone and out.requires_grad == mask_trains

@@ -15,12 +15,14 @@ from mmposenc.attention import (
     MultiheadAttention,
     ShiftWindowAttention,
 )
-from mmposenc.attention.linear import QVLinear, linear_of_channels
+from mmposenc.attention.building import QVLinear
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint.key_biases import split_biases
 from mmposenc.detr import BoxRPB, DetrEncoder, HybridEncoder, PositionRelation
-from mmposenc.functional.masking import extents_to_mask, masked_batch_norm, masked_group_norm
-from mmposenc.functional.plain_layers import are_plain
+from mmposenc.functional.extents import extents_to_mask
+from mmposenc.functional.linear import project
+from mmposenc.functional.masking import masked_batch_norm, masked_group_norm
+from mmposenc.functional.tracing import are_plain
 
 LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention)
 GRID = (5, 6)
@@ -217,7 +219,7 @@ def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
     x = torch.randn(2, 3, 4)
     for rows in (slice(4), slice(4, 12), slice(8, None)):
         for each in (layer, nn.Sequential(layer)):
-            torch.testing.assert_close(linear_of_channels(each, x, rows), layer(x)[..., rows])
+            torch.testing.assert_close(project(each, x, rows), layer(x)[..., rows])
 
 
 @pytest.mark.parametrize('hooked', [False, True])

@@ -12,7 +12,7 @@ from helpers.golden_files import GOLDEN_DIR, load_golden
 from mmposenc.backbones.archs import needed_options
 from mmposenc.checkpoint import convert, convert_with_report
 from mmposenc.checkpoint.detr import COCO_IDS
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.extents import extents_to_mask
 
 HIDDEN, QUERIES, LAYERS, WIDTH, HEADS, POINTS = 24, 5, 2, 4, 4, 2
 Params = dict[str, torch.Tensor]

@@ -14,7 +14,7 @@ from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.encodings import PEG as PEGModule
 from mmposenc.engine.training.compiling import compile_regions
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.extents import extents_to_mask
 
 
 def test_absolute_positions_are_those_asked_for() -> None:

@@ -17,7 +17,7 @@ from helpers.tiny_detr import (
     total_loss,
 )
 
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.extents import extents_to_mask
 
 
 def encode(model, features, sizes, full, **inputs_too):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 import mmposenc  # noqa: F401  (before mmdet)
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.extents import extents_to_mask
 from mmposenc.openmmlab.mmdet.detr.positions import exact_mask, padding_masks
 
 #: Of images in a batch of the size that each test adds: from one pixel to nearly all of it.

@@ -24,9 +24,8 @@ def numbers_are_read(monkeypatch):
 def accelerated(large, monkeypatch):
     """Attention in the implementations of small grids, or of ``large`` ones."""
     monkeypatch.setattr(COMPUTE, 'chosen_implementation',
-                        lambda problem: fastest_implementation(problem) if problem.implementation
-                        == 'auto' else
-                        problem.implementation)
+                        lambda problem, implementation: fastest_implementation(problem) if
+                        implementation == 'auto' else implementation)
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'ACCELERATOR_DEFINITION_SHARE', 'RUNS_FROM',
                      'RUNS_WITH_VALUES_FROM', 'SHIFTS_FROM', 'HALVES_FROM'):

@@ -11,7 +11,7 @@ from helpers.tiny_backbones import randomize
 
 from mmposenc import attention
 from mmposenc.encodings import CombinedRPE, LogSpacedCPB, TokenEncoding, build_encoding
-from mmposenc.functional.masking import extents_to_mask, token_mask
+from mmposenc.functional.extents import extents_to_mask, token_mask
 
 WHOLE, PART = (4, 6), (3, 4)
 HEADS, DIMS = 2, 8

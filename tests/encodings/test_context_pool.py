@@ -12,7 +12,7 @@ from torch import nn
 
 from mmposenc.encodings import ContextPool
 from mmposenc.functional import context_pool
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.functional.extents import extents_to_mask
 from mmposenc.functional.pooling import ablations, kernels
 
 

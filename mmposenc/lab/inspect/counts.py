@@ -6,7 +6,7 @@ from typing import NamedTuple
 from mmengine.config import Config
 from torch import Tensor, nn
 
-from mmposenc.attention.linear import parameter_counts
+from mmposenc.attention.building import parameter_counts
 from mmposenc.backbones.complexity import multiply_accumulates
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines
 from mmposenc.engine.config.models import build_bare, noise_image, run_network

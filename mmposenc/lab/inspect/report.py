@@ -20,7 +20,7 @@ from mmposenc.engine.config import models
 from mmposenc.engine.config.checks import check_checkpoint, check_files, folders_of_data
 from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, usual_size
 from mmposenc.engine.config.testing import scope_of
-from mmposenc.functional.convolutions import pair
+from mmposenc.functional.grids import pair
 from mmposenc.writing import building_folder, check_new_files, move_files
 
 from .counts import Counts, count_for_one_image

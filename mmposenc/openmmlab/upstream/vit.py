@@ -13,8 +13,7 @@ from ...config_types import ReadOnlyConfig
 from ...encodings.absolute import LearnedPositionEmbedding
 from ...encodings.base import RelativeEncoding, TokenEncoding
 from ...encodings.rotary import RotaryEmbedding
-from ...functional.convolutions import pair
-from ...functional.grids import GridLike, as_grid, key_grid
+from ...functional.grids import GridLike, as_grid, key_grid, pair
 from ...functional.image_sizes import ImgShapes
 from ...functional.masking import map_to_tokens, masked_mean
 from ...functional.position_tables import sincos_2d

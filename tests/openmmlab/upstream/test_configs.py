@@ -20,7 +20,7 @@ from helpers.upstream_configs import (
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
-from mmposenc.attention.linear import parameter_counts
+from mmposenc.attention.building import parameter_counts
 from mmposenc.backbones import load_pretrained
 from mmposenc.signatures import parameters_of
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from mmposenc import engine
-from mmposenc.attention.linear import parameter_counts
+from mmposenc.attention.building import parameter_counts
 from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.finite import NotFinite, noting_first_not_finite
 from mmposenc.engine.training.lock import WorkDirLock

@@ -19,7 +19,8 @@ from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.encodings.base import reset_encodings
 from mmposenc.encodings.build import construct_or_name_config
-from mmposenc.functional.masking import filled_extents, map_to_tokens, token_mask
+from mmposenc.functional.extents import filled_extents, token_mask
+from mmposenc.functional.masking import map_to_tokens
 from mmposenc.functional.tracing import is_exporting
 
 from . import positions

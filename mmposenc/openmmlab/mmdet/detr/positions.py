@@ -13,8 +13,9 @@ from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.encodings.build import build_encoding, listed, resolve
 from mmposenc.encodings.placement import EncodingConfigs
+from mmposenc.functional.extents import extents_to_mask
 from mmposenc.functional.grids import whole_cells
-from mmposenc.functional.masking import extents_to_mask, map_to_tokens
+from mmposenc.functional.masking import map_to_tokens
 
 #: The grid of the learned table, which is resized to the valid grid of each image.
 LEARNED_GRID = (25, 42)

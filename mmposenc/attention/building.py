@@ -1,18 +1,19 @@
-"""Linear layers, computed by the faster library of a CPU."""
+"""What attention modules are built from: checks of their sizes, projections, and encodings."""
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Linear, Module, Parameter, init
 
 from ..checkpoint.key_biases import join_biases, mask_of_keys
 from ..functional.linear import linear
-from ..functional.plain_layers import are_plain, mark_as_formula
-from ..functional.tracing import is_exporting
+from ..functional.tracing import mark_as_formula
+
+if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
+    from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
 @mark_as_formula
@@ -36,6 +37,7 @@ class QVLinear(Linear):
         init.zeros_(self.bias)
         self.register_buffer('bias_mask', mask_of_keys(self.bias.detach()[:self.in_features]))
 
+    @property
     def trained_bias(self) -> Tensor:
         """``bias``, whose part for the keys is a constant."""
         query, key, value = self.bias.chunk(3)
@@ -43,7 +45,7 @@ class QVLinear(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., 3 C)."""
-        return linear(x, self.weight, self.trained_bias())
+        return linear(x, self.weight, self.trained_bias)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
         names = {f'{prefix}{each}': f'qkv.{each}' for each in ('q_bias', 'v_bias')}
@@ -67,13 +69,6 @@ def check_heads(embed_dims: int, num_heads: int) -> None:
                          f'num_heads={num_heads}')
 
 
-def check_x_qk(x: Tensor, x_qk: Tensor | None) -> None:
-    """Raise ValueError if tokens for queries and keys have another shape than those for values."""
-    if x_qk is not None and x_qk.shape != x.shape:
-        raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
-                         f'{tuple(x.shape)}')
-
-
 def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
     """Build the joint projection to queries, keys and values; 'qv' means without a bias of the
     keys."""
@@ -83,49 +78,21 @@ def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
             Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
 
 
-def project(layer: Module, x: Tensor) -> Tensor:
-    """``layer(x)``. A linear layer that is only its formula is computed by
-    :func:`mmposenc.functional.linear.linear`: equal to rounding, in less time where oneDNN is the
-    faster library."""
-    if not isinstance(layer, Linear) or not are_plain(layer):
-        return layer(x)
-    return linear(x, layer.weight, _bias_of(layer))
+def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_heads: int,
+                            num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
+    """Build an encoding for an attention module; None stays None.
 
+    ``defaults`` are further arguments, added to the config if the encoding has them.
 
-def linear_of_channels(layer: Module, x: Tensor, channels: slice) -> Tensor:
-    """Some of the output channels of a linear layer.
-
-    Args:
-        layer: a linear layer. One that is more than its formula
-            (:func:`mmposenc.functional.plain_layers.are_plain`) is computed completely.
-        x: (..., in_features).
-        channels: the channels.
-
-    Returns:
-        (..., number of channels).
+    Raises:
+        ValueError: a bad config, or an encoding for other numbers of heads or prefix tokens.
     """
-    if not isinstance(layer, Linear) or not are_plain(layer):
-        return layer(x)[..., channels]
-    bias = _bias_of(layer)
-    return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
+    from ..encodings.base import RelativeEncoding
+    from ..encodings.build import build_encoding
 
-
-def _bias_of(layer: Linear) -> Tensor | None:
-    return layer.trained_bias() if isinstance(layer, QVLinear) else layer.bias
-
-
-def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
-    """Split a joint tensor (B, L, parts * C) into ``parts`` tensors (B, heads, L, head_dims)."""
-    joint: Tensor = x.unflatten(-1, (parts, num_heads, -1))
-    # With unbind, the gradients of the parts are put together with one copy, in the order of x.
-    return tuple(each.transpose(1, 2) for each in joint.unbind(2))
-
-
-def join_heads(out: Tensor) -> Tensor:
-    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
-    out = out.transpose(1, 2)
-    if is_exporting():
-        # Made contiguous, because an exporter later replaces attention by operators whose output
-        # has another memory layout.
-        out = out.clone(memory_format=torch.contiguous_format)
-    return out.flatten(2)
+    if cfg is None:
+        return None
+    # For mypy: RelativeEncoding is abstract, but is only compared here.
+    return build_encoding(
+        cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
+        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens, **defaults)
