@@ -1,14 +1,16 @@
-"""The tables in docs/studies, which docs/evidence.md shows, from studies made by mmposenc compare.
+"""The tables in docs/studies, for docs/evidence.md and docs/choose.md, from finished studies.
 
 benchmarks/evidence.yaml lists the studies and the questions. docs/studies keeps what the
 tables need of a study, so that they can be made anywhere.
 
     python benchmarks/evidence.py --studies work_dirs/evidence    # copy what is finished
     python benchmarks/evidence.py                                 # write the tables again
+    python tools/page_tables.py                                   # and those inside of pages
 """
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +20,7 @@ from typing import Any
 import yaml
 from scipy import stats
 
+from mmposenc.encodings.build import listed
 from mmposenc.lab.compare.page.exports import csv_text
 from mmposenc.lab.compare.page.report import report_html
 from mmposenc.lab.compare.page.results import collect_results
@@ -37,6 +40,7 @@ from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / 'docs' / 'studies'
+MEASURED = ROOT / 'docs' / 'tables'
 PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
 #: What a paper says of the first of two -> the sign that agrees with it.
 EXPECTED = {'more': 1, 'less': -1, 'same': 0}
@@ -87,26 +91,37 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Every encoding: parameters, seeds, mean (and standard deviation) at every size, and the sizes
     at which no other is surely better."""
     sizes = size_factors(results)
-    rows = [['name', 'encoding', 'parameters', 'seeds',
+    rows = [['name', 'encoding', 'class', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]
     leading = {size: standings(values_at(results, size)) for size in sizes}
     for each in results['encodings']:
         cells = [mean_row(list(values_at(results, size)[each['name']].values())) for size in sizes]
         best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]
-        rows.append([each['name'], each['label'], str(each['parameters']), str(cells[0]['n']),
+        rows.append([each['name'], each['label'], class_text(each['changes']),
+                     str(each['parameters']), str(cells[0]['n']),
                      *(spread(cell) for cell in cells), ' '.join(best)])
     return rows
+
+
+def class_text(changes: Mapping[str, Any]) -> str:
+    """The encodings of an entry as Python writes them: 'PEG(kernel_size=27) + IRPE()'."""
+    given = [each for slot in ('pos_encoding', 'rel_pos_encoding')
+             for each in listed(changes.get(slot))]
+    return ' + '.join('{}({})'.format(each['type'].rpartition('.')[2], ', '.join(
+        f'{key}={value!r}' for key, value in each.items()
+        if key not in ('type', 'default_positions'))) for each in given)
 
 
 def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[str]]:
     """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
     columns = [(name, size) for name, size in plan['columns'] if name in studies]
     values = [values_at(studies[name], size) for name, size in columns]
-    labels = {each['name']: each['label'] for name, _ in reversed(columns)
-              for each in studies[name]['encodings']}
-    rows = [['encoding', *(f'{name}, {size:g}x' for name, size in columns)]]
-    rows += [[labels[name], *(spread(mean_row(list(each.get(name, {}).values())))
+    known = {each['name']: each for name, _ in reversed(columns)
+             for each in studies[name]['encodings']}
+    rows = [['--encodings', 'encoding', 'class',
+             *(f'{name}, {size:g}x' for name, size in columns)]]
+    rows += [[name, known[name]['label'], class_text(known[name]['changes']), *(spread(mean_row(list(each.get(name, {}).values())))
                               for each in values)]
              for name in plan['encodings'] if any(name in each for each in values)]
     return rows
@@ -155,7 +170,7 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     """'yes' or 'no' where a difference is found, bold where it is so when all questions of the page
     are corrected for (false discovery rate, Benjamini and Hochberg 1995); else 'level within m',
-    which is a 'yes' where the paper says the same; else 'cannot tell: +-x'."""
+    which is a 'yes' where the paper says the same; else 'no measurable difference: +-x'."""
     tested = [index for index, each in enumerate(asked) if each['p'] is not None]
     sure = dict(zip(tested, stats.false_discovery_control([asked[i]['p'] for i in tested])
                     if tested else (), strict=True))
@@ -220,6 +235,45 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) ->
     return rows
 
 
+def values_of(place: str) -> dict[int, float]:
+    """Three runs in a file of docs/tables, in percent: 'trees.csv, PEG, same area: AP50' names the
+    file, what rows begin with, and the column. Each has a row, or one row has all as '61.7 ± 4.0'
+    or '59.7 (59.7 to 59.8)', from which the three follow."""
+    name, begin, column = place.split(', ', 2)
+    with (MEASURED / name).open() as file:
+        header, *rows = csv.reader(file)
+    cells = [row[header.index(column)] for row in rows if ','.join(row).startswith(begin)]
+    if '±' in cells[0]:
+        mean, std = map(float, cells[0].split(' ± '))
+        found = [mean - std, mean, mean + std]
+    elif ' to ' in cells[0]:
+        mean, low, high = map(float, re.findall(r'[\d.]+', cells[0]))
+        found = [low, 3 * mean - low - high, high]
+    else:
+        found = [100 * float(cell) for cell in cells[:3]]
+    return dict(enumerate(found))
+
+
+def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) -> list[list[str]]:
+    """What docs/choose.md says to take: its mean and another's, their difference, and where both
+    stand."""
+    rows = [['situation', 'take', 'measured', 'difference in points', 'rows of']]
+    for each in plan:
+        file, at = each.get('study'), each.get('at', 1)
+        values = values_at(studies[file], at) if file else {
+            side: values_of(each[side]) for side in ('one', 'other')}
+        names = [each[side] if file else side for side in ('one', 'other')]
+        found = weighted_contrast(values, dict(zip(names, (1, -1), strict=True)))
+        wide = stats.t.isf(ERROR / 2, found.freedom) * found.error
+        means = [mean_row(list(values[name].values()))['mean'] for name in names]
+        link = f'studies/{file}.csv' if file else 'tables/' + each['one'].split(',')[0]
+        rows.append([each['situation'], each['take'],
+                     f"{each['metric']} {means[0]:.1f}; {each['label']} {means[1]:.1f}",
+                     f'{found.mean:+.1f} ± {wide:.1f}',
+                     f"[{Path(link).stem}]({link}){f', {at:g}x' * bool(file)}"])
+    return rows
+
+
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
@@ -232,6 +286,7 @@ def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str
     found['overview'] = overview(plan, studies)
     found['first'] = first_rows(plan.get('first', ()), studies)
     found['answered'] = answered(rows[1:])
+    found['choose'] = choice_rows(plan.get('choose', ()), studies)
     return {f'{name}.csv': csv_text(each) for name, each in found.items()}
 
 

@@ -1,7 +1,8 @@
 """What the site adds to Sphinx: links that only a checkout can follow, sharp figures, and tables of
-classes and of names."""
+classes and of files."""
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from sphinx import addnodes
 from sphinx.transforms import SphinxTransform
 
 from mmposenc.class_index import CLASSES
-from mmposenc.engine.variants.encodings import NAMES
 
 
 class FoldersAsText(SphinxTransform):
@@ -66,17 +66,10 @@ class Classes(Directive):
         return section.children
 
 
-class Names(Directive):
-    """``.. names::`` is a table of the names that ``mmposenc compare`` knows, of all classes."""
-
-    def run(self) -> list[nodes.Node]:
-        lines = ['.. csv-table::', '   :header: name, encoding, class', '']
-        for name, (label, cfg) in NAMES.items():
-            cls = f"``{cfg['type'].removeprefix('mmposenc.')}``" if cfg else ''
-            lines.append(f'   ``{name}``, "{label}", {cls}')
-        table = nodes.container()
-        self.state.nested_parse(StringList(lines, source='docs/compared.md'), 0, table)
-        return table.children
+def _show_tables(app: Any, docname: str, source: list[str]) -> None:
+    """A line that is only a link to a .csv file is shown as its table."""
+    source[0] = re.sub(r'^\[[^\]]*\]\((\S+\.csv)\)$',
+                       r'```{csv-table}\n:file: \1\n:header-rows: 1\n```', source[0], flags=re.M)
 
 
 def _spread(app: Any, env: Any, docnames: list[str]) -> None:
@@ -91,6 +84,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_transform(FoldersAsText)
     app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)
-    app.add_directive('names', Names)
+    app.connect('source-read', _show_tables)
     app.connect('env-before-read-docs', _spread)
     return dict(parallel_read_safe=True, parallel_write_safe=True)

@@ -48,18 +48,18 @@ def test_answers_say_how_sure_they_are():
                     margin=1., error=1.)
     assert evidence.answers([
         told(.001, 'better', 5), told(.001, 'worse', -5), told(.04, 'better', 5),
-        told(.04, 'worse', -5, -1), told(.2, 'cannot tell', 5), told(.5, 'level', 1, 0),
-        told(.5, 'level', 1), told(.03, 'better', 1, 0), told(None, 'cannot tell', 1, n=2),
-        told(None, 'cannot tell', None, n=0)]) == [
+        told(.04, 'worse', -5, -1), told(.2, 'no measurable difference', 5), told(.5, 'level', 1, 0),
+        told(.5, 'level', 1), told(.03, 'better', 1, 0), told(None, 'no measurable difference', 1, n=2),
+        told(None, 'no measurable difference', None, n=0)]) == [
         '**yes**: better by 5.0', '**no**: worse by 5.0', 'yes: better by 5.0',
-        'yes: worse by 5.0', 'cannot tell: ±2.0', 'yes: level within 1', 'level within 1',
-        'no: better by 1.0', 'cannot tell: ±2.0', 'not run']
+        'yes: worse by 5.0', 'no measurable difference: ±2.0', 'yes: level within 1', 'level within 1',
+        'no: better by 1.0', 'no measurable difference: ±2.0', 'not run']
 
 
 def test_unfinished_runs_and_missing_encodings_have_no_answer():
     assert asked(one='peg', other='gone')['n'] == 0
     assert evidence.answers([asked(one='peg', other='one')]) == [
-        'cannot tell: too few runs']
+        'no measurable difference: too few runs']
     plan = {'questions': [dict(of='a', study='x', ask='q', paper='1', at=1, one='peg',
                                other='none', expect='more')],
             'columns': [['x', 1], ['gone', 1]], 'encodings': ['peg', 'one', 'gone']}

@@ -55,7 +55,7 @@ def test_roles_base_and_best():
     assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}
     for (role, name), row in rows.items():
         if name == 'once':
-            assert (row['n'], row['verdict'], row['low']) == (1, 'cannot tell', None)
+            assert (row['n'], row['verdict'], row['low']) == (1, 'no measurable difference', None)
             continue
         found = weighted_contrast(values, {name: 1, row['against']: -1})
         reach = reach_in_standard_errors(values, ['none'],
@@ -63,7 +63,7 @@ def test_roles_base_and_best():
         assert (row['mean'], row['error']) == (found.mean, found.error)
         assert row['high'] == pytest.approx(found.mean + reach * found.error)
     assert rows['base', 'peg']['verdict'] == 'better' and rows['best', 'none']['verdict'] == 'worse'
-    assert rows['best', 'irpe']['verdict'] == 'cannot tell'
+    assert rows['best', 'irpe']['verdict'] == 'no measurable difference'
 
 
 def test_the_base_is_no_encoding_or_the_first():
@@ -82,7 +82,7 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
     assert {name: sorted(seeds) for name, seeds in summary.values_at(results, 1.0).items()} == {
         'none': [2], 'peg': [0, 1, 2]}
     rows = with_summary(results)['differences']
-    assert {row['verdict'] for row in rows} == {'cannot tell'}
+    assert {row['verdict'] for row in rows} == {'no measurable difference'}
 
 
 def gaussian(noise, spreads, count, means=None):
@@ -121,7 +121,7 @@ def test_a_mean_of_several_against_one():
 def test_few_runs_have_no_verdict():
     told = verdict_row(weighted_contrast({'a': seeded(90, 92), 'b': seeded(80, 81)},
                                          {'a': 1, 'b': -1}), 1)
-    assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
+    assert (told['n'], told['verdict'], told['mean']) == (2, 'no measurable difference', 10.5)
     assert told['low'] < 10.5 < told['high']
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
     assert weighted_contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
@@ -134,14 +134,14 @@ def test_few_runs_have_no_verdict():
 def test_values_without_spread_are_not_tested(values):
     study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
     told = verdict_row(weighted_contrast(study, {'a': 1, 'b': -1}), 1.)
-    assert (verdict_text(told, METRIC), told['low']) == ('cannot tell: no spread', None)
+    assert (verdict_text(told, METRIC), told['low']) == ('no measurable difference: no spread', None)
     assert {standing.by for standing in standings(study).values()} == {None}
 
 
 @pytest.mark.parametrize('mean, error, reach, verdict', [
-    (.3, .2, None, 'level'), (-.3, .5, None, 'cannot tell'), (1.2, .2, None, 'better'),
-    (-.8, .2, None, 'worse'), (.3, .2, 3, 'level'), (.3, .2, 4, 'cannot tell'),
-    (1.2, .2, 7, 'cannot tell'), (-1.5, .2, 7, 'worse')])
+    (.3, .2, None, 'level'), (-.3, .5, None, 'no measurable difference'), (1.2, .2, None, 'better'),
+    (-.8, .2, None, 'worse'), (.3, .2, 3, 'level'), (.3, .2, 4, 'no measurable difference'),
+    (1.2, .2, 7, 'no measurable difference'), (-1.5, .2, 7, 'worse')])
 def test_level_is_two_one_sided_tests(mean, error, reach, verdict):
     """Of a study of 6 runs each: bounds of 90% within the margin, or those of a family of
     comparisons; a difference that is found is told as one, be it small."""

@@ -19,7 +19,7 @@ LEAST_RUNS = 3  # encodings with fewer runs than this are not tested
 SPREAD = 1e-6  # relative to the values: less is only the rounding of metrics in float32
 DRAWS = 10_000  # draws of a parametric bootstrap
 TRAINED = 1.0  # the size of training, as a factor of itself
-BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'cannot tell'
+BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'no measurable difference'
 
 #: For each encoding and each seed, the value.
 Values = dict[str, dict[int, float]]
@@ -83,7 +83,7 @@ def verdict_row(difference: Contrast, margin: float, reach: float | None = None)
     """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
 
     'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the
-    margin (two one-sided tests, TOST); else 'cannot tell'.
+    margin (two one-sided tests, TOST); else 'no measurable difference'.
 
     Args:
         difference: a contrast, of a metric of which more is better.

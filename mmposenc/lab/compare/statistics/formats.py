@@ -41,15 +41,17 @@ def margin_text(margin: float) -> str:
 
 
 def verdict_text(row: Results, metric: Results) -> str:
-    """The verdict in a row of 'differences': 'worse by 3.1', 'level within 1', 'cannot tell: ±2.3'.
-    """
+    """The verdict in a row of 'differences': 'worse by 3.1', 'level within 1', 'no measurable
+    difference: ±2.3'."""
     if row['verdict'] in ('better', 'worse'):
         return f'{row["verdict"]} by {value_text(abs(row["mean"]), metric)}'
     if row['verdict'] == 'level':
         return f'level within {margin_text(row["margin"])}'
     if row['low'] is None:
-        return 'cannot tell: ' + ('no spread' if row['error'] is not None else 'too few runs')
-    return f'cannot tell: ±{value_text((row["high"] - row["low"]) / 2, metric)}'
+        why = 'too few runs' if row['error'] is None else 'no spread'
+    else:
+        why = f'±{value_text((row["high"] - row["low"]) / 2, metric)}'
+    return f'no measurable difference: {why}'
 
 
 def count_text(value: float) -> str:
