@@ -45,7 +45,7 @@ CARDS: dict[str, tuple[str, dict[str, Any], bool]] = {
     'fourier': ('similarity', token('LearnableFourierFeatures'), True),
     'buckets': ('buckets', relative('CombinedRPE', encodings=IRPES), False),
     'bias': ('offsets', relative('RelativePositionBias'), True),
-    'rotary': ('offsets', relative('RotaryEmbedding', directions='learned'), True),
+    'rotary': ('offsets', relative('RotaryEmbedding'), False),
     'log_cpb': ('offsets', relative('LogSpacedCPB'), True),
     'undirected': ('offsets', relative('UndirectedPositionBias'), True),
     'lepe': ('kernels', relative('LePE'), True),
