@@ -31,9 +31,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmposenc import engine
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.lab.compare.running.recording import versions_and_machine
 
 CONFIG = 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -87,7 +87,7 @@ def train(entry: Entry, seed: int, args: argparse.Namespace, data: Any
     what is known of it with the larger digits, and with those of larger scenes where there are."""
     cfg = engine.load_config(CONFIG)
     cfg.model.backbone.patch_size = args.patch
-    cfg = with_entry(parse_config(cfg), entry)
+    cfg = with_entry(ParsedConfig(cfg), entry)
     cfg.optim_wrapper.optimizer.update(lr=args.lr, fused=True)
     set_random_seed(seed)
     init_default_scope('mmpretrain')

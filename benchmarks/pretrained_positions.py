@@ -29,9 +29,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mmposenc import engine
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.registry import MODELS
 
 # isort: split
@@ -82,7 +82,7 @@ class Segmentor(nn.Module):
 
     def __init__(self, entry: Entry) -> None:
         super().__init__()
-        cfg = with_entry(parse_config(engine.load_config(CONFIG)), entry).model.backbone
+        cfg = with_entry(ParsedConfig(engine.load_config(CONFIG)), entry).model.backbone
         cfg.update(out_indices=(11,), frozen_stages=12 - BLOCKS, mask_padding=False)
         self.backbone = MODELS.build(cfg)
         self.backbone.init_weights()

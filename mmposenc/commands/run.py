@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     with reporting_errors(args):
         script = find_script(args.script)
         if find_spec('mmengine'):
-            from ..engine.config.nodes import build_checked
+            from ..engine.config.checked_classes import build_checked
             build_checked()
     sys.argv = [str(script), *args.arguments]
     sys.path.insert(0, str(script.parent))  # Python does the same for a script.

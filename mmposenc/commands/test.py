@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
     from .. import engine
-    from ..engine.config.data import print_in_first_process
+    from ..terminal.processes import print_in_first_process
     metrics = engine.test(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
                           compiled=args.compile, allow_mismatch=args.allow_mismatch)
     for name, path in (('predictions', args.out), ('pictures', show_dir)):
@@ -61,11 +61,11 @@ def _test(cfg: Config, args: argparse.Namespace, show_dir: str | None) -> dict[s
 
 def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
     """Test at each size, and print a line with the metrics of each."""
-    from ..engine.config.data import print_in_first_process
-    from ..engine.config.nodes import tested_size
+    from ..engine.config.parsed import ParsedConfig
     from ..engine.config.testing import set_visualizer
     from ..engine.variants.sizes import config_at_size
-    usual = tested_size(cfg)
+    from ..terminal.processes import print_in_first_process
+    usual = ParsedConfig(cfg).tested_size
     if usual is None:
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
     set_visualizer(cfg)

@@ -1,8 +1,11 @@
-"""Python processes that a command starts."""
+"""Python processes that a command starts, or that torchrun has started."""
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+
+from .messages import printable
 
 #: The folder that has this package.
 _ROOT = str(Path(__file__).parents[2])
@@ -21,3 +24,9 @@ def python_command(code: str, *words: str) -> list[str]:
     """
     path = [*filter(None, map(str, sys.path)), _ROOT]
     return [sys.executable, '-c', f'import sys; sys.path[:] = {path!r}; {code}', *words]
+
+
+def print_in_first_process(line: str) -> None:
+    """Print a line, in the first of torchrun's processes only, which are not connected yet."""
+    if os.environ.get('RANK', '0') == '0':
+        print(printable(line))

@@ -9,8 +9,8 @@ from helpers.scripts import ROOT, load_tool, run_python
 
 import mmposenc
 from mmposenc.commands import COMMANDS, main
-from mmposenc.engine.config import nodes as config_sizes
 from mmposenc.engine.config import options
+from mmposenc.engine.config import parsed as config_sizes
 from mmposenc.terminal.messages import printable, reporting_errors
 from mmposenc.terminal.options import USUAL, make_config_parser
 

@@ -14,7 +14,8 @@ from PIL import Image
 
 from mmposenc import engine
 from mmposenc.commands.inspect import main
-from mmposenc.engine.config.models import picture_as_input
+from mmposenc.engine.config.images import picture_as_input
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.lab.inspect.report import inspect_config, picture_in_words, rgb_of_pixels
 
 PICTURES = ['kernels', 'similarity', 'attention']
@@ -79,8 +80,8 @@ def test_a_detector_without_its_data_and_with_it(tmp_path, capsys):
     np.testing.assert_array_equal(picture, mmcv.imread(tmp_path / 'coco/images/shape_0.jpg'))
     mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
     expected = (mmcv.imresize(picture, (64, 64))[..., ::-1] - mean) / std
-    torch.testing.assert_close(picture_as_input(cfg, picture, (64, 64))[0], torch.tensor(
-        expected, dtype=torch.float32).permute(2, 0, 1))
+    made = picture_as_input(ParsedConfig(cfg), picture, (64, 64))[0]
+    torch.testing.assert_close(made, torch.tensor(expected, dtype=torch.float32).permute(2, 0, 1))
     np.testing.assert_allclose(rgb_of_pixels(picture), picture[..., ::-1] / 255)
 
 

@@ -13,6 +13,7 @@ from mmposenc.checkpoint import mmengine_loading
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.models import build_model
+from mmposenc.engine.config.parsed import ParsedConfig
 
 
 def load(name: str):
@@ -123,7 +124,7 @@ def test_mask2former_is_upstreams(package: str, kind: str, name: str) -> None:
     assert ours.train_dataloader.batch_size == theirs.train_dataloader.batch_size == 2
     assert ours.train_dataloader.sampler.type == 'InfiniteSampler'
     assert ours.default_hooks.checkpoint.by_epoch is ours.log_processor.by_epoch is False
-    check_num_classes(ours, ('train', 'val', 'test'))
+    check_num_classes(ParsedConfig(ours), ('train', 'val', 'test'))
     assert shapes(build(ours)) == shapes(build(theirs))
 
 

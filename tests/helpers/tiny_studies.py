@@ -7,7 +7,7 @@ from helpers.tiny_tasks import classifier_config
 from mmposenc import engine
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.lab.compare.running import runs
-from mmposenc.lab.compare.study.config import parse_study_config
+from mmposenc.lab.compare.study.config import StudyConfig
 from mmposenc.lab.compare.study.study import Study, read_study, write_study
 
 OWN = """
@@ -45,7 +45,7 @@ def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), ep
     cfg.merge_from_dict({'log_level': 'WARNING',
                          'train_cfg.max_epochs': epochs, 'train_cfg.val_interval': 1,
                          'randomness.deterministic': True, **(options or {})})
-    study = Study(folder / 'study', parse_study_config(cfg), str(folder / 'cls.py'),
+    study = Study(folder / 'study', StudyConfig(cfg), str(folder / 'cls.py'),
                   'mmposenc compare', '2026-01-01', tuple(read_entries(names)), seeds, sizes)
     write_study(study, with_config=True)
     return read_study(study.folder)

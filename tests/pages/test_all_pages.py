@@ -25,6 +25,7 @@ from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.config import LIVE_KEYS
 from mmposenc.engine.config.options import check_silent_arguments
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import read_encoded_config
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.signatures import accepted_arguments
@@ -88,8 +89,8 @@ def load(block: Block, folder: Path) -> Config:
     path = folder / 'config.py'
     path.write_text(block.code)
     cfg = load_config(str(path))
-    check_sections(cfg, ('train', 'val', 'test'))
-    check_silent_arguments(cfg)
+    check_sections(ParsedConfig(cfg), ('train', 'val', 'test'))
+    check_silent_arguments(ParsedConfig(cfg))
     registries = [each for each in vars(registry).values() if isinstance(each, registry.Registry)]
     for node in typed({key: value for key, value in cfg.items() if key in LIVE_KEYS - {'model'}}):
         found = None

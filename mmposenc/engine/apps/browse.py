@@ -5,14 +5,13 @@ from pathlib import Path
 
 from mmengine.config import Config
 from mmengine.dataset import RepeatDataset
-from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from mmengine.structures import BaseDataElement
 
 from ...writing import check_new_files, writing_picture
-from ..config.checks import check_files, check_sections, folders_of_data
-from ..config.nodes import build_data_set
-from ..config.testing import scope_of
+from ..config.checked_classes import build_data_set
+from ..config.checks import check_files, check_sections
+from ..config.parsed import ParsedConfig
 from .pictures import draw_sample, names_without_suffix, rgb_bytes_of_loaded, visualizer_of
 
 
@@ -37,20 +36,20 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
             can't be written to, or in which a file of the user's has the name of a picture.
         FileNotFoundError: files that the config names are not there.
     """
-    scope, loader = scope_of(cfg), cfg.get(f'{phase}_dataloader')
-    if phase not in ('train', 'val', 'test') or not loader:
+    parsed = ParsedConfig(cfg)
+    scope = parsed.library
+    if phase not in ('train', 'val', 'test') or not cfg.get(f'{phase}_dataloader'):
         raise ValueError(f"phase={phase!r}: the config has no {phase}_dataloader; use 'train', "
                          "'val' or 'test'")
     if number < 1 and number != -1:
         raise ValueError(f'number={number} must be at least 1, or -1 for all')
-    data = folders_of_data(cfg, phase)
+    data = parsed.folders_of_data(phase)
     check_new_files(output_dir, (), 'output_dir', data=data)
-    check_sections(cfg, ())
-    check_files(cfg, (phase,))
-    init_default_scope(scope)
+    check_sections(parsed, ())
+    check_files(parsed, (phase,))
     if seed is not None:
         set_random_seed(seed)
-    dataset = build_data_set(loader.dataset)
+    dataset = build_data_set(cfg, phase)
     visualizer = visualizer_of(scope, dataset.metainfo)
     # Of a data set that is repeated, the same image would be met again and again.
     length = len(dataset.dataset if isinstance(dataset, RepeatDataset) else dataset)

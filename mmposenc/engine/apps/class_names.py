@@ -1,21 +1,19 @@
 """The names and colours of a model's classes."""
 from __future__ import annotations
 
-from mmengine.config import Config
-
 from ...config_types import ReadOnlyConfig
 from ..config.checks import check_trained_classes
 from ..config.data import random_colours
-from ..config.nodes import data_sets_with_keys, heads_with_classes, metainfo_entry, num_classes_of
-from ..config.testing import scope_of
+from ..config.parsed import ParsedConfig, metainfo_entry, num_classes_of
 
 
-def names_and_colours(cfg: Config, meta: ReadOnlyConfig) -> tuple[list[str], list[tuple[int, ...]]]:
+def names_and_colours(parsed: ParsedConfig, meta: ReadOnlyConfig
+                      ) -> tuple[list[str], list[tuple[int, ...]]]:
     """The names and RGB colours of classes: those of the config's test data, else of its type, else
     of the checkpoint.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         meta: what a checkpoint says of itself; trainings leave the classes of their data in it.
 
     Returns:
@@ -26,16 +24,16 @@ def names_and_colours(cfg: Config, meta: ReadOnlyConfig) -> tuple[list[str], lis
         ValueError: the config has no test data, or its classes in another order than the
             checkpoint's training.
     """
-    if not (cfg.get('test_dataloader') or {}).get('dataset'):
+    if not parsed.data_sets('test'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
                          'pictures are read')
-    metainfo = {key: [value for _, node in data_sets_with_keys(cfg, 'test')
-                      if (value := metainfo_entry(node, scope_of(cfg), key))]
+    metainfo = {key: [value for node in parsed.data_sets('test').values()
+                      if (value := metainfo_entry(node, parsed.library, key))]
                 for key in ('classes', 'palette')}
     check_trained_classes(meta, [*metainfo['classes'], ()][0], 'the checkpoint')
     of_checkpoint = (meta.get('dataset_meta') or {}).get('classes') or ()
     names = [str(name) for name in [*metainfo['classes'], of_checkpoint][0]]
-    number = max([len(names), *(num_classes_of(head) or 0 for _, head in heads_with_classes(cfg))])
+    number = max([len(names), *(num_classes_of(head) or 0 for head in parsed.heads.values())])
     names += [f'class {i}' for i in range(len(names), number)]
     random = random_colours(number)
     palette = [*metainfo['palette'], random][0]

@@ -16,9 +16,10 @@ from mmposenc.terminal.options import TOLERANCE
 from mmposenc.writing import check_new_files, writing_whole_file
 
 from ..config.checks import check_checkpoint
-from ..config.models import build_model, image_channels, load_all_weights, preprocessor_config
-from ..config.nodes import pipelines_of_phase, type_without_library
-from ..config.testing import scope_of
+from ..config.images import preprocessor_config
+from ..config.models import build_model, load_all_weights
+from ..config.nodes import type_without_library
+from ..config.parsed import ParsedConfig
 from .export_check import Check, Notes, Run, compare_with_model, pictures_of_test_data
 from .raw_outputs import Detections, RawOutputs
 
@@ -73,10 +74,12 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         raise ValueError(f'data_preprocessor pads pictures, and {type(raw.model).__name__} leaves '
                          f'padding out, which a file cannot; give --cfg-options '
                          f'model.data_preprocessor.pad_size_divisor=1')
-    example = torch.full((1 if decode else 2, image_channels(cfg), *size), 128.0)
+    parsed = ParsedConfig(cfg)
+    example = torch.full((1 if decode else 2, parsed.channels, *size), 128.0)
     program = _exported_program(raw, example, fixed_size)
     notes: Notes = dict(
-        task=scope_of(cfg), channels=order_of_channels(cfg), steps=steps_before_the_network(cfg),
+        task=parsed.library, channels=order_of_channels(parsed),
+        steps=steps_before_the_network(parsed),
         outputs=raw.output_names(example), **_size_limits(program, size, fixed_size))
     if notes['task'] == 'mmseg':
         from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
@@ -135,18 +138,18 @@ def _checked_out_path(out: str | Path, checkpoint: str | None, overwrite: bool, 
     return path
 
 
-def order_of_channels(cfg: Config) -> str:
+def order_of_channels(parsed: ParsedConfig) -> str:
     """The channels that a file takes: 'RGB', 'BGR' or 'grey'."""
-    preprocessor = preprocessor_config(cfg)
-    if image_channels(cfg) == 1:
+    preprocessor = preprocessor_config(parsed)
+    if parsed.channels == 1:
         return 'grey'
     return 'RGB' if preprocessor.get('bgr_to_rgb') or preprocessor.get('to_rgb') else 'BGR'
 
 
-def steps_before_the_network(cfg: Config) -> list[dict[str, Any]]:
+def steps_before_the_network(parsed: ParsedConfig) -> list[dict[str, Any]]:
     """The steps of the test pipeline by which ``predict`` changes a picture, such as its resizing,
     for those who run the file."""
-    return [dict(step) for step in [[], *pipelines_of_phase(cfg, 'test')][-1]
+    return [dict(step) for step in parsed.pipeline('test')
             if not type_without_library(step).startswith(('Load', 'Pack'))]
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from torch import Tensor
 
-from ..config.nodes import build_data_set
+from ..config.checked_classes import build_data_set
 from .raw_outputs import Detections, RawOutputs
 
 Run = Callable[..., Sequence[Tensor]]
@@ -36,11 +36,10 @@ class Check(NamedTuple):
 def pictures_of_test_data(cfg: Config, notes: Notes) -> list[Tensor]:
     """The first pictures of the config's test data as the file takes them, (1, C, H, W) each; an
     empty list if the files are not there."""
-    described = (cfg.get('test_dataloader') or {}).get('dataset')
-    if not described:
+    if not cfg.get('test_dataloader'):
         return []
     try:
-        dataset = build_data_set(described)
+        dataset = build_data_set(cfg, 'test')
         pictures = [dataset[i]['inputs'][None].float() for i in range(min(_PICTURES, len(dataset)))]
     except FileNotFoundError:
         return []

@@ -20,8 +20,7 @@ from mmposenc.writing import (
     writing_picture,
 )
 
-from ..config.checks import folders_of_data
-from ..config.testing import TASKS, scope_of
+from ..config.parsed import TASKS, ParsedConfig
 from .pictures import names_without_suffix, picture_files
 from .prediction import Predictor, check_score_thr, load
 from .result import Result
@@ -51,14 +50,15 @@ def predict_files(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         FileNotFoundError: no such source or checkpoint.
     """
     folder, results = Path(out), Path(out, 'predictions.json')
-    check_score_thr(scope_of(cfg), score_thr)
+    parsed = ParsedConfig(cfg)
+    check_score_thr(parsed.library, score_thr)
     files = _files_without_results(source, folder)
     names = names_without_suffix(files, source if os.path.isdir(source)
                                  else os.path.dirname(source) or os.curdir)
     replaces = _check_replaces_results_only(
         folder, [*(f'pictures/{name}.jpg' for name in names if pictures),
-                 *(f'masks/{name}.png' for name in names if scope_of(cfg) == 'mmseg')],
-        overwrite, [*files, checkpoint, str(cfg.filename)], folders_of_data(cfg))
+                 *(f'masks/{name}.png' for name in names if parsed.library == 'mmseg')],
+        overwrite, [*files, checkpoint, str(cfg.filename)], parsed.folders_of_data())
     predictor = Predictor(load(cfg, checkpoint, device), score_thr)
     images: list[dict[str, Any]] = []
     skipped: list[dict[str, str]] = []

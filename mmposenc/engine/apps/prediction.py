@@ -28,8 +28,8 @@ from ..config.checks import (
 )
 from ..config.config import load_config
 from ..config.models import build_to_predict, device_of, init_weights_quietly, load_all_weights
-from ..config.nodes import pipelines_of_phase, type_name, type_without_library
-from ..config.testing import TASKS, scope_of
+from ..config.nodes import type_name, type_without_library
+from ..config.parsed import TASKS, ParsedConfig
 from .class_names import names_and_colours
 from .pictures import picture_files, rgb_bytes_of_loaded, visualizer_of
 from .result import Result
@@ -64,9 +64,10 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
                          f'load(CONFIG, {str(model)!r})')
     else:
         cfg = load_config(str(model))
-    check_sections(cfg, ())
-    check_num_classes(cfg, ('test',))
-    check_enough_queries(cfg)
+    parsed = ParsedConfig(cfg)
+    check_sections(parsed, ())
+    check_num_classes(parsed, ('test',))
+    check_enough_queries(parsed)
     if checkpoint is not None:
         check_checkpoint(str(checkpoint), 'checkpoint')
     built: Any = build_to_predict(cfg)
@@ -77,7 +78,7 @@ def load(model: str | Path | Config | ConfigType, checkpoint: str | Path | None 
                   'predictions mean nothing yet', 'current', logging.WARNING)
     else:
         meta = load_all_weights(built, str(checkpoint))
-    names, colours = names_and_colours(cfg, meta)
+    names, colours = names_and_colours(parsed, meta)
     built.cfg, built.dataset_meta = cfg, {'classes': tuple(names), 'palette': colours}
     return built.to(chosen_device).eval()
 
@@ -131,14 +132,15 @@ class Predictor:
             raise ValueError(f'model={type(model).__name__} has no cfg and dataset_meta, which say '
                              'how pictures are read and what classes are called; make it with '
                              'mmposenc.load(CONFIG, CHECKPOINT)')
-        self.model, self.scope = model.eval(), scope_of(cfg)
+        parsed = ParsedConfig(cfg)
+        self.model, self.scope = model.eval(), parsed.library
         check_score_thr(self.scope, score_thr)
         self.score_thr = 0.3 if score_thr is None else score_thr
         init_default_scope(self.scope)
         self.classes = list(meta['classes'])
         self.visualizer = visualizer_of(self.scope, meta)
-        outermost = [[], *pipelines_of_phase(cfg, 'test')][-1]
-        steps = [step for step in deepcopy(outermost) if 'Annotation' not in type_name(step)]
+        steps = [step for step in deepcopy(parsed.pipeline('test'))
+                 if 'Annotation' not in type_name(step)]
         if not steps or type_without_library(steps[0]) != 'LoadImageFromFile':
             begins = repr(steps[0]['type']) if steps else 'nothing'
             raise ValueError(f'the test pipeline begins with {begins}: predict reads pictures by '

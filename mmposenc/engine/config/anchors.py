@@ -2,33 +2,34 @@
 from __future__ import annotations
 
 import numpy as np
-from mmengine.config import Config
 
 from mmposenc.openmmlab.datasets.coco_files import Coco
 
-from .nodes import pipelines_of_phase, sides_of_scale, type_without_library, value_at
+from .image_sizes import sides_of_scale
+from .nodes import type_without_library, value_at
+from .parsed import ParsedConfig
 
 #: From this share of boxes on, another config is advised.
 _MANY = 0.1
 
 
-def unmatched_boxes_text(cfg: Config, content: Coco) -> str:
+def unmatched_boxes_text(parsed: ParsedConfig, content: Coco) -> str:
     """A line about the share of boxes that no anchor overlaps as far as the assigner asks for; ''
     for a detector without anchors, or with another assigner than mmdet's MaxIoUAssigner.
 
     Args:
-        cfg: of a detector; boxes are scaled as its test scales images.
+        parsed: of a detector; boxes are scaled as its test scales images.
         content: of the training's file, as :func:`.coco_files.read_coco` gives it.
     """
     for head, key in ('rpn_head', 'train_cfg.rpn.assigner'), ('bbox_head', 'train_cfg.assigner'):
-        described = value_at(cfg, f'model.{head}.anchor_generator')
-        assigner = value_at(cfg, f'model.{key}')
+        described = value_at(parsed.model, f'{head}.anchor_generator')
+        assigner = value_at(parsed.model, key)
         if described and assigner and type_without_library(assigner) == 'MaxIoUAssigner':
             break
     else:
         return ''
     least = np.max(assigner['neg_iou_thr'])
-    overlaps = _best_overlaps(cfg, described, content)
+    overlaps = _best_overlaps(parsed, described, content)
     if not overlaps.size:
         return ''
     share = (overlaps < least).mean()
@@ -37,7 +38,7 @@ def unmatched_boxes_text(cfg: Config, content: Coco) -> str:
                'mmposenc::retinanet-pvt-peg-mine, which has more shapes' if share > _MANY else ''))
 
 
-def _best_overlaps(cfg: Config, described: dict, content: Coco) -> np.ndarray:
+def _best_overlaps(parsed: ParsedConfig, described: dict, content: Coco) -> np.ndarray:
     """For each box the largest IoU (intersection over union) with an anchor of the same centre."""
     from mmdet.registry import TASK_UTILS
     corners = np.concatenate([each.numpy() for each in TASK_UTILS.build(described).base_anchors])
@@ -45,7 +46,7 @@ def _best_overlaps(cfg: Config, described: dict, content: Coco) -> np.ndarray:
     anns = [ann for ann in content['annotations'] if not ann.get('iscrowd')]
     image = np.array([images[ann['image_id']] for ann in anns], float).reshape(-1, 2)
     boxes = np.array([ann['bbox'][2:] for ann in anns], float).reshape(-1, 2)
-    for step in [[], *pipelines_of_phase(cfg, 'test')][-1]:
+    for step in parsed.pipeline('test'):
         if type_without_library(step) == 'Resize' and step.get('scale'):
             sides = sides_of_scale(step['scale'])
             factors = np.array(sides) / image

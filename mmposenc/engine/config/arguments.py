@@ -1,16 +1,15 @@
 """Finds classes of a model that take none of this project's arguments, before anything is built."""
 from __future__ import annotations
 
-from mmengine.config import Config
-from mmengine.registry import MODELS as ROOT
-
 from mmposenc.class_index import CLASSES
+from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggestion_text
-from mmposenc.user_classes import is_file_class
 
-from .nodes import keys_and_values, value_at
+from .classes import model_class, own_backbones
+from .nodes import keys_and_values
+from .parsed import ParsedConfig
 
 #: Arguments that hold encodings, which a config need not have. Where there is none, an option
 #: creates it, and the class that gets it refuses it if it takes none.
@@ -19,46 +18,34 @@ ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
 _OURS = (*ENCODINGS, 'rel_pos_sharing', 'positions', 'mask_padding')
 
 
-def model_class(name: str | type | None, scope: str | None) -> type | None:
-    """The class that ``type=name`` means in a model of a library, or None."""
-    if not isinstance(name, str):
-        return name
-    if is_file_class(name):
-        return MODELS.get(name)
-    with ROOT.switch_scope_and_registry(scope) as local:
-        cls = local.get(name)
-    return MODELS.module_dict.get(name) if cls is None and name not in CLASSES['model'] else cls
-
-
-def check_arguments(cfg: Config) -> None:
+def check_arguments(parsed: ParsedConfig) -> None:
     """Check that a model's classes of other libraries get no argument of this project's, and that
     names of this project's classes begin with ``mmposenc.``. What is misspelt, building it refuses.
 
     Raises:
         ValueError: names the key of the config, the class, and what to write.
     """
-    _check_node('model', cfg.get('model'), 'model', None, cfg.get('default_scope'))
-    _check_weights_of_other_backbone(cfg)
-    _check_sliding_windows(cfg)
+    _check_node('model', parsed.model, 'model', None, parsed.scope)
+    _check_weights_of_other_backbone(parsed)
+    _check_sliding_windows(parsed.model.get('test_cfg') or {})
 
 
-def _check_weights_of_other_backbone(cfg: Config) -> None:
+def _check_weights_of_other_backbone(parsed: ParsedConfig) -> None:
     """Check ``model.pretrained``, which mmseg's base configs of a ResNet set and mmseg hands to the
     backbone as an argument."""
-    weights, backbone = value_at(cfg, 'model.pretrained'), value_at(cfg, 'model.backbone')
-    if weights is None or cfg.get('default_scope') != 'mmseg' or not isinstance(backbone, dict):
+    weights = parsed.model.get('pretrained')
+    if weights is None or parsed.scope != 'mmseg':
         return
-    cls = model_class(backbone.get('type'), 'mmseg')
+    cls = model_class(parsed.backbone.get('type'), 'mmseg')
     if cls is not None and 'pretrained' not in (accepted_arguments(cls) or {'pretrained'}):
         raise ValueError(f'model.pretrained={weights!r} must be None: these are weights of another '
                          f'backbone; name those of {cls.__name__} in model.backbone.init_cfg='
                          "dict(type='Pretrained', checkpoint=...)")
 
 
-def _check_sliding_windows(cfg: Config) -> None:
+def _check_sliding_windows(test_cfg: ReadOnlyConfig) -> None:
     """Check the numbers of mmseg's sliding windows, which it reads at the first test image."""
-    test_cfg = value_at(cfg, 'model.test_cfg')
-    if value_at(test_cfg, 'mode') != 'slide':
+    if test_cfg.get('mode') != 'slide':
         return
     sizes = {name: test_cfg.get(name) for name in ('crop_size', 'stride')}
     pairs = all(isinstance(size, (list, tuple)) and len(size) == 2 for size in sizes.values())
@@ -111,6 +98,4 @@ def _remedy_for_argument(name: str, owner_key: str, argument: str, key: str) -> 
     if name in CLASSES['model'] and (key != owner_key or takes(name)):
         return (f"write {owner_key}.type='mmposenc.{name}', which takes it beside the same "
                 'arguments')
-    ours = sorted(each for each, module in CLASSES['model'].items()
-                  if module.startswith('backbones.') and takes(each))
-    return f'{", ".join(ours)} of mmposenc take it'
+    return f'{", ".join(own_backbones(argument))} of mmposenc take it'

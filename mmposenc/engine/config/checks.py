@@ -2,70 +2,53 @@
 from __future__ import annotations
 
 import os.path as osp
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
-from mmengine.config import Config, ConfigDict
+from mmengine.config import ConfigDict
 
 from mmposenc.backbones.modules import is_pretrained
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.openmmlab.logs import warn
 
-from .arguments import model_class
+from .classes import model_class
 from .config import LIVE_KEYS
-from .nodes import (
-    class_folders,
-    data_sets_with_keys,
-    flat_config,
-    folders_in,
-    heads_with_classes,
-    listed,
-    metainfo_entry,
-    num_classes_of,
-    type_name,
-    type_without_library,
-    value_at,
-    values_with_keys,
-)
+from .nodes import flat_config, listed, type_name, type_without_library, value_at
+from .parsed import ParsedConfig, class_folders, folders_in, metainfo_entry, num_classes_of
 
 #: Numbers that must be at least 1: a training of fewer steps would end without an error.
 _COUNTS = ('train_cfg.max_epochs', 'train_cfg.max_iters', 'train_cfg.val_interval')
 
 
-def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_files(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Check that the annotation files and image folders of the data sets exist.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         FileNotFoundError: names every missing path together with its config key.
     """
-    nodes = *data_sets_with_keys(cfg, *phases), *_metrics_with_keys(cfg, phases)
-    _refuse_missing([each for key, node in nodes for each in _missing_keys_and_paths(key, node)])
+    nodes = {**parsed.data_sets(*phases), **parsed.metrics(*phases)}
+    _refuse_missing([each for key, node in nodes.items()
+                     for each in _missing_keys_and_paths(key, node)])
 
 
-def _metrics_with_keys(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, ConfigDict]]:
-    for phase in phases:
-        yield from ((key, metric) for key, metric in values_with_keys(
-            f'{phase}_evaluator', cfg.get(f'{phase}_evaluator')) if isinstance(metric, dict))
-
-
-def check_weights(cfg: Config) -> None:
+def check_weights(parsed: ParsedConfig) -> None:
     """Check that the files or folders of pretrained weights, which a training reads, exist.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
 
     Raises:
         FileNotFoundError: as :func:`check_files`.
     """
     missing = []
-    for key, value in flat_config(cfg.get('model'), 'model').items():
+    for key, value in flat_config(parsed.model, 'model').items():
         node, _, name = key.rpartition('.')
         is_file = name == 'pretrained' or (name == 'checkpoint'
-                                           and is_pretrained(value_at(cfg, node)))
+                                           and is_pretrained(value_at(parsed.cfg, node)))
         if (is_file and isinstance(value, str) and '://' not in value
                 and not osp.exists(osp.expanduser(value))):
             missing.append((key, value))
@@ -106,7 +89,7 @@ def _loads_label_maps(node: ConfigDict) -> bool:
                for step in node.get('pipeline') or [{'with_seg': True}])
 
 
-def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_num_classes(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Checks that the heads of a model have as many classes as the data sets.
 
     Labels beyond the head's classes would stop training somewhere inside the loss, and a head with
@@ -114,25 +97,25 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
     do). A data set that does not name its classes is skipped.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         ValueError: names every head's and every data set's number, with their config keys; or a
             segmentor is trained on one class.
     """
-    scope = cfg.get('default_scope')
-    heads = _class_numbers_of_heads(cfg)
-    counts = {f'classes of {key}': len(classes) for key, node in data_sets_with_keys(cfg, *phases)
-              if (classes := metainfo_entry(node, scope, 'classes') or class_folders(node))}
+    heads = _class_numbers_of_heads(parsed)
+    counts = {
+        f'classes of {key}': len(classes) for key, node in parsed.data_sets(*phases).items()
+        if (classes := metainfo_entry(node, parsed.scope, 'classes') or class_folders(node))}
     one = [key for key, count in {**heads, **counts}.items() if count == 1]
-    if scope == 'mmseg' and 'train' in phases and one:
+    if parsed.scope == 'mmseg' and 'train' in phases and one:
         raise ValueError(f'{one[0]}: 1, but one class alone is not learned: each pixel with a '
                          'label is of it. Add a class for the rest, give its pixels the label 0 '
                          'and those of your class 1, and set num_classes=2')
     if not heads or not counts:
         return
-    wrong = (min(heads.values()) < max(counts.values()) if scope == 'mmpretrain'
+    wrong = (min(heads.values()) < max(counts.values()) if parsed.scope == 'mmpretrain'
              else len({*heads.values(), *counts.values()}) > 1)
     if wrong:
         shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
@@ -140,15 +123,15 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
                          f'same number:\n{shown}')
 
 
-def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
+def _class_numbers_of_heads(parsed: ParsedConfig) -> dict[str, int]:
     """The number of classes of each head that says it, by the key of the number.
 
     Beside a head of areas, heads of boxes and masks know the classes of objects alone, so those of
     areas are added.
     """
-    num_stuff = value_at(cfg, 'model.panoptic_fusion_head.num_stuff_classes') or 0
+    num_stuff = value_at(parsed.model, 'panoptic_fusion_head.num_stuff_classes') or 0
     numbers = {}
-    for key, head in heads_with_classes(cfg):
+    for key, head in parsed.heads.items():
         has_both = head.get('num_things_classes') is not None
         if (number := num_classes_of(head)) is not None:
             name = 'num_things_classes' if has_both else 'num_classes'
@@ -157,66 +140,66 @@ def _class_numbers_of_heads(cfg: Config) -> dict[str, int]:
     return numbers
 
 
-def check_ignored_label(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_ignored_label(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Check that heads, data sets and metrics of a segmentor leave out the same label.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         ValueError: names each value with its config key.
     """
-    if cfg.get('default_scope') != 'mmseg':
+    if parsed.scope != 'mmseg':
         return
-    nodes = [*heads_with_classes(cfg), *_metrics_with_keys(cfg, phases), *(
-        (key, node) for key, node in data_sets_with_keys(cfg, *phases) if 'ignore_index' in node)]
-    said = {f'{key}.ignore_index': node.get('ignore_index', 255) for key, node in nodes}
+    nodes = {**parsed.heads, **parsed.metrics(*phases), **{
+        key: node for key, node in parsed.data_sets(*phases).items() if 'ignore_index' in node}}
+    said = {f'{key}.ignore_index': node.get('ignore_index', 255) for key, node in nodes.items()}
     if len({*said.values()}) > 1:
         shown = '; '.join(f'{key}: {value}' for key, value in said.items())
         raise ValueError(f'one label must be left out by all of them:\n{shown}')
 
 
-def check_topk(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_topk(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Check that mmpretrain's accuracies count no more classes than the head has, which it refuses
     at the end of the first validation.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         ValueError: names both numbers, with their config keys.
     """
-    for head, classes in _class_numbers_of_heads(cfg).items():
-        for key, metric in _metrics_with_keys(cfg, phases):
+    for head, classes in _class_numbers_of_heads(parsed).items():
+        for key, metric in parsed.metrics(*phases).items():
             if (topk := metric.get('topk')) and max(listed(topk)) > classes:
                 raise ValueError(f'{key}.topk={topk} is more than {head}={classes}; write '
                                  'topk=(1,)')
 
 
-def check_enough_queries(cfg: Config) -> None:
+def check_enough_queries(parsed: ParsedConfig) -> None:
     """Check that a DETR or a Mask2Former predicts as many objects as its test asks for.
 
     Otherwise it would stop at the first image of the first validation.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
 
     Raises:
         ValueError: names both numbers, with their config keys.
     """
-    model, test_cfg = cfg.model, cfg.model.get('test_cfg')
+    model, test_cfg = parsed.model, parsed.model.get('test_cfg')
     limit, most = 'max_per_img', None
-    head = _head_of(cfg, 'bbox_head', 'DETRHead', 'predict_by_feat', '_predict_by_feat_single')
+    head = _head_of(parsed, 'bbox_head', 'DETRHead', 'predict_by_feat', '_predict_by_feat_single')
     if head is not None:
         loss, queries = head.get('loss_cls') or {}, model.get('num_queries')
         by_class = loss.get('use_sigmoid', type_without_library(loss) == 'FocalLoss')
         classes = head.get('num_classes') if by_class else 1
         most = 100 if test_cfg is None else test_cfg.get(limit)
-    elif (_head_of(cfg, 'panoptic_fusion_head', 'MaskFormerFusionHead', 'predict',
+    elif (_head_of(parsed, 'panoptic_fusion_head', 'MaskFormerFusionHead', 'predict',
                    'instance_postprocess')
-          and (head := _head_of(cfg, 'panoptic_head', 'MaskFormerHead'))):
+          and (head := _head_of(parsed, 'panoptic_head', 'MaskFormerHead'))):
         limit, queries = 'max_per_image', head.get('num_queries', 100)
         classes = head.get('num_things_classes', 80) + head.get('num_stuff_classes', 0)
         most = (test_cfg or {}).get('instance_on') and test_cfg.get(limit, 100)
@@ -226,13 +209,13 @@ def check_enough_queries(cfg: Config) -> None:
                          + f' and {classes} classes' * (classes > 1))
 
 
-def _head_of(cfg: Config, name: str, kind: str, *methods: str) -> ConfigDict | None:
+def _head_of(parsed: ParsedConfig, name: str, kind: str, *methods: str) -> ConfigDict | None:
     """The head under this name in a model, if its class is one of mmdet's ``kind`` or a subclass,
     and these methods are not a user's own."""
-    head = cfg.model.get(name)
+    head = parsed.model.get(name)
     if not isinstance(head, dict):
         return None
-    cls = model_class(head.get('type'), cfg.get('default_scope', 'mmdet'))
+    cls = model_class(head.get('type'), parsed.scope or 'mmdet')
     if not cls or kind not in (each.__name__ for each in cls.__mro__):
         return None
     theirs = (getattr(cls, each).__module__.startswith(('mmdet.', 'mmposenc.')) for each in methods)
@@ -265,20 +248,19 @@ def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: st
              f'{now!r} in the data')
 
 
-def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_same_class_folders(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Checks that data sets that number their folders have the same ones.
 
     If one lacks a folder, all later folders get other labels, and a test is wrong without an error.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used; compared with training's.
 
     Raises:
         ValueError: names the data sets and what only one of them has; or there is one folder.
     """
-    folders_of = {key: folders for key,
-                  node in data_sets_with_keys(cfg, *dict.fromkeys(('train', *phases)))
+    folders_of = {key: folders for key, node in parsed.data_sets('train', *phases).items()
                   if (folders := class_folders(node))}
     for key, folders in folders_of.items():
         first = next(iter(folders_of))
@@ -290,16 +272,17 @@ def check_same_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
                              'classes: put pictures of what is not in it into a second one')
 
 
-def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
+def check_sections(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Check that a config has what training or testing needs.
 
     Args:
-        cfg: the whole config.
+        parsed: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         ValueError: names what is missing, or a key that is probably another one's misspelling.
     """
+    cfg = parsed.cfg
     for key in set(cfg) - LIVE_KEYS:
         near = get_close_matches(key, LIVE_KEYS, n=1, cutoff=0.9)
         if near and isinstance(cfg[key], (dict, list, tuple)):
@@ -325,19 +308,3 @@ def check_checkpoint(path: str, name: str) -> None:
     """
     if '://' not in path and not osp.isfile(path):
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
-
-
-def folders_of_data(cfg: Config, phase: str = 'test', *, of_classes: bool = False
-                    ) -> dict[str, str]:
-    """The folders of the data of all phases, this one's first, by keys of the config; nothing is
-    written there. With ``of_classes`` only those in which every folder is a class."""
-    folders = {}
-    for key, node in data_sets_with_keys(cfg, *dict.fromkeys((phase, 'train', 'val', 'test'))):
-        if of_classes and not class_folders(node):
-            continue
-        # Without a prefix, the root has the pictures.
-        for name, value in (folders_in(node) or {'': ''}).items():
-            folder = osp.join(node.get('data_root') or '', value or '')
-            if osp.isdir(folder):
-                folders[f'{key}.data_prefix.{name}'.rstrip('.')] = folder
-    return folders

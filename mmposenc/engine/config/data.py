@@ -2,31 +2,23 @@
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from mmengine.config import Config
+from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType
 from mmposenc.openmmlab.datasets.coco_files import Coco, coco_part, read_coco
 from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below
 from mmposenc.openmmlab.datasets.lists import lines_of
-from mmposenc.terminal.messages import printable
+from mmposenc.terminal.processes import print_in_first_process
 
 from ..prepare.convert import ADE_PARTS
 from .anchors import unmatched_boxes_text
-from .nodes import (
-    data_sets_with_keys,
-    heads_with_classes,
-    keys_and_values,
-    listed,
-    num_classes_of,
-    pipelines_of_phase,
-    type_name,
-    value_at,
-)
+from .nodes import keys_and_values, listed, type_name
+from .parsed import ParsedConfig, num_classes_of
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val, as mmposenc prepare '
                     '--from yolo writes them, or annotations/instances_train2017.json and '
@@ -37,6 +29,15 @@ _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val, as 
 
 #: So many names of classes are printed.
 _SHOWN = 50
+
+
+class _Part(NamedTuple):
+    """A part of a folder: the arguments of its data set, what its file in COCO's format holds, and
+    its classes."""
+
+    arguments: ConfigType
+    content: Coco
+    classes: list[str]
 
 
 def point_to_folder(cfg: Config, folder: str) -> None:
@@ -51,69 +52,81 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         ValueError: the folder has another layout, its parts have other classes, or a head of the
             model has no ``num_classes``, or classes of areas beside those of objects.
     """
-    root, scope = Path(folder), str(cfg.get('default_scope'))
-    if scope not in _SCOPES:
-        raise ValueError(f'--data {folder}: default_scope={scope!r} must be one of '
-                         f'{", ".join(_SCOPES)}')
-    arguments = {part: _data_set_arguments(root, scope, part) for part in ADE_PARTS}
-    parts = {'train': 'train', 'val': 'val', 'test': 'test' if arguments['test'] else 'val'}
-    if lacking := [part for part in ('train', 'val') if not arguments[part]]:
-        raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
-                         f'{_SCOPES[scope]}')
-    # Only COCO's files have a content.
-    contents = {part: read_coco(root / arguments[part]['ann_file']) if scope == 'mmdet' else {}
-                for part in dict.fromkeys(parts.values())}
-    named = {part: _class_names_in(root, scope, part, content)
-             for part, content in contents.items()}
-    classes = named['train']
-    if hidden := [name for name in classes if scope == 'mmpretrain' and name.startswith('.')]:
-        raise ValueError(f'--data {folder}: train/{hidden[0]} is a hidden folder, which would be a '
-                         'class; delete it')
-    if not classes:
-        raise ValueError(f'--data {folder}: train holds no folders; {scope} needs {_SCOPES[scope]}')
-    for part, names in named.items():
-        if names != classes:
-            raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '
-                             f'{classes}; they must be the same in the same order')
-    colours = random_colours(len(classes))
-    for phase, part in parts.items():
-        for _, node in data_sets_with_keys(cfg, phase):
-            # This is a data set and no wrapper of others.
-            if not {'dataset', 'datasets'} & set(node):
-                for key in ('split', 'download', 'data_prefix'):  # An update would merge prefixes.
-                    node.pop(key, None)
-                node.update(arguments[part])
-                node['metainfo'] = dict(classes=tuple(classes), palette=colours)
-                _load_picture_files(node, value_at(cfg, 'model.backbone.in_channels'))
-        for step in (step for steps in pipelines_of_phase(cfg, phase) for step in steps):
-            step.pop('reduce_zero_label', None)  # mmseg's configs of ADE20K set it here, too.
-            _check_what_is_read(step, scope)
-        for metric in listed(cfg.get(f'{phase}_evaluator') or []):
-            if metric.get('ann_file'):
-                metric['ann_file'] = str(root / arguments[part]['ann_file'])
-            if scope == 'mmpretrain' and 'topk' in metric:
-                metric['topk'] = _possible_topk(metric['topk'], len(classes))
-    heads = dict(heads_with_classes(cfg)) or {'model': {}}
-    for key, head in heads.items():
-        before = num_classes_of(head)
-        if before is None:
-            raise ValueError(f'--data {folder}: {key} has no num_classes to fill in; write the '
-                             'classes into the config instead')
-        if head.get('num_stuff_classes'):
-            raise ValueError(f'--data {folder}: {key}.num_stuff_classes='
-                             f'{head["num_stuff_classes"]} must be 0: the folder has objects '
-                             'alone; take a config for instances')
-        _set_head_classes(key, head, before, len(classes))
-        if scope == 'mmpretrain' and 'topk' in head:
-            head['topk'] = _possible_topk(head['topk'], len(classes))
-    if value_at(cfg, 'model.backbone.num_classes'):  # EoMT's backbone predicts classes by itself.
-        cfg.model.backbone.num_classes = len(classes)
-    if (cfg.get('data_preprocessor') or {}).get('num_classes'):
-        cfg.data_preprocessor.num_classes = len(classes)
+    parsed = ParsedConfig(cfg)
+    try:
+        parts = _parts_of_folder(Path(folder), parsed.scope)
+        for phase, part in parts.items():
+            _read_part(parsed, phase, part)
+        classes = parts['train'].classes
+        _predict_classes(parsed, len(classes))
+    except ValueError as error:
+        raise ValueError(f'--data {folder}: {error}') from error
     more = f', and {len(classes) - _SHOWN} more' * (len(classes) > _SHOWN)
     print_in_first_process(f'{folder}: classes {", ".join(classes[:_SHOWN])}{more}')
-    if scope == 'mmdet' and (line := unmatched_boxes_text(cfg, contents['train'])):
+    if parsed.scope == 'mmdet' and (line := unmatched_boxes_text(parsed, parts['train'].content)):
         print_in_first_process(f'{folder}: {line}')
+
+
+def _parts_of_folder(root: Path, scope: str | None) -> dict[str, _Part]:
+    """The part of a folder for each phase; all have the same classes."""
+    if scope not in _SCOPES:
+        raise ValueError(f'default_scope={scope!r} must be one of {", ".join(_SCOPES)}')
+    arguments_of = {part: _data_set_arguments(root, scope, part) for part in ADE_PARTS}
+    if lacking := [part for part in ('train', 'val') if not arguments_of[part]]:
+        raise ValueError(f'{" and ".join(lacking)} not found; {scope} needs {_SCOPES[scope]}')
+    parts = {}
+    for part, arguments in arguments_of.items():
+        if arguments:
+            content = read_coco(root / arguments['ann_file']) if scope == 'mmdet' else {}
+            parts[part] = _Part(arguments, content, _class_names_in(root, scope, part, content))
+    classes = parts['train'].classes
+    if hidden := [name for name in classes if scope == 'mmpretrain' and name.startswith('.')]:
+        raise ValueError(f'train/{hidden[0]} is a hidden folder, which would be a class; delete it')
+    if not classes:
+        raise ValueError(f'train holds no folders; {scope} needs {_SCOPES[scope]}')
+    for part, each in parts.items():
+        if each.classes != classes:
+            raise ValueError(f'the classes of {part} are {each.classes}, those of train {classes}; '
+                             'they must be the same in the same order')
+    return {**parts, 'test': parts.get('test', parts['val'])}
+
+
+def _read_part(parsed: ParsedConfig, phase: str, part: _Part) -> None:
+    """Let the data sets and metrics of a phase read a part of a folder."""
+    for node in parsed.data_sets(phase).values():
+        # This is a data set and no wrapper of others.
+        if not {'dataset', 'datasets'} & set(node):
+            for key in ('split', 'download', 'data_prefix'):  # An update would merge prefixes.
+                node.pop(key, None)
+            node.update(part.arguments, metainfo=dict(
+                classes=tuple(part.classes), palette=random_colours(len(part.classes))))
+            _load_picture_files(node, parsed.channels)
+    for step in (step for node in parsed.data_sets_with_pipeline(phase) for step in node.pipeline):
+        step.pop('reduce_zero_label', None)  # mmseg's configs of ADE20K set it here, too.
+        _check_what_is_read(step, parsed.library)
+    for metric in parsed.metrics(phase).values():
+        if metric.get('ann_file'):
+            metric['ann_file'] = str(Path(part.arguments['data_root'], part.arguments['ann_file']))
+
+
+def _predict_classes(parsed: ParsedConfig, number: int) -> None:
+    """Let a model predict so many classes, all of objects."""
+    for key, head in (parsed.heads or {'model': ConfigDict()}).items():
+        before = num_classes_of(head)
+        if before is None:
+            raise ValueError(f'{key} has no num_classes to fill in; write the classes into the '
+                             'config instead')
+        if head.get('num_stuff_classes'):
+            raise ValueError(f'{key}.num_stuff_classes={head["num_stuff_classes"]} must be 0: the '
+                             'folder has objects alone; take a config for instances')
+        _set_head_classes(key, head, before, number)
+    for node in (*parsed.heads.values(), *parsed.metrics('train', 'val', 'test').values()):
+        if parsed.scope == 'mmpretrain' and 'topk' in node:
+            node['topk'] = _possible_topk(node['topk'], number)
+    # EoMT's backbone predicts classes by itself.
+    for node in (parsed.backbone, parsed.preprocessor):
+        if node.get('num_classes'):
+            node['num_classes'] = number
 
 
 def random_colours(number: int) -> list[tuple[int, ...]]:
@@ -123,7 +136,7 @@ def random_colours(number: int) -> list[tuple[int, ...]]:
     return [tuple(colour) for colour in drawn]
 
 
-def _load_picture_files(node: ConfigType, channels: int | None) -> None:
+def _load_picture_files(node: ConfigType, channels: int) -> None:
     """Let a data set read picture files, if its pipeline was made for one that holds arrays, such
     as MNIST's. They are read as grey if the model takes one channel."""
     steps = list(node.get('pipeline') or [])
@@ -141,12 +154,6 @@ def _check_what_is_read(step: ConfigType, scope: str) -> None:
         step['type'] = 'mmposenc.LoadImageFromFile'
     elif name == 'LoadAnnotations' and scope == 'mmseg':
         step['type'] = 'mmposenc.LoadSegAnnotations'
-
-
-def print_in_first_process(line: str) -> None:
-    """Print a line, in the first of torchrun's processes only, which are not connected yet."""
-    if os.environ.get('RANK', '0') == '0':
-        print(printable(line))
 
 
 def _possible_topk(topk: int | Sequence[int], classes: int) -> tuple[int, ...]:
@@ -204,7 +211,7 @@ def _data_set_arguments(root: Path, scope: str, part: str) -> ConfigType:
     suffixes = sorted({Path(path).suffix for path in files_below(root / folder)
                        if path.lower().endswith(PICTURES)})
     if not suffixes:
-        raise ValueError(f'--data {root}: {folder} has no picture ({", ".join(PICTURES)})')
+        raise ValueError(f'{folder} has no picture ({", ".join(PICTURES)})')
     prefix = dict(img_path=folder, seg_map_path=f'annotations/{ADE_PARTS[part]}')
     return dict(type='mmposenc.SegDataset', data_root=f'{root}/', ann_file='', data_prefix=prefix,
                 img_suffix=tuple(suffixes), seg_map_suffix='.png', reduce_zero_label=False)

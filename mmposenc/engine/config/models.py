@@ -1,35 +1,28 @@
-"""Builds the model of a config without a runner: its device, its weights, and its inputs."""
+"""Builds the model of a config without a runner, on a device, with its weights."""
 from __future__ import annotations
 
 import copy
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import mmcv
-import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.model import BaseModel, BaseModule
+from mmengine.model import BaseModule
 from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
-from torch import Tensor, nn
+from torch import nn
 
 from mmposenc.backbones import load_pretrained
-from mmposenc.config_types import ConfigType
-from mmposenc.functional.image_sizes import set_img_shapes
-from mmposenc.openmmlab.datasets.loading import LoadImageFromFile
+from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.openmmlab.logs import quiet_log
 from mmposenc.padding import keep_padding_out
 from mmposenc.terminal.messages import error_text
 
 from .arguments import check_arguments
 from .nodes import find_or_add_custom_hook, listed
-from .testing import scope_of
-
-if TYPE_CHECKING:
-    from mmdet.structures import DetDataSample
+from .parsed import ParsedConfig
 
 
 def device_of(name: str | None) -> torch.device:
@@ -58,14 +51,24 @@ def build_model(cfg: Config, *, check: bool = True) -> nn.Module:
         ValueError: the config's default_scope is no library's, or a class or an argument of the
             model is not known.
     """
-    init_default_scope(scope_of(cfg))
+    parsed = ParsedConfig(cfg)
+    init_default_scope(parsed.library)
     if check:
-        check_arguments(cfg)
+        check_arguments(parsed)
     # A copy, because classes of mmdet write into the config from which they are built.
     model = copy.deepcopy(cfg.model)
     if cfg.get('data_preprocessor') is not None:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
     return MODELS.build(model)
+
+
+def build_backbone(scope: str, backbone: ReadOnlyConfig, device: str = 'meta') -> nn.Module:
+    """Build a backbone for inference; on 'meta' it has no numbers and can only be asked for its
+    sizes."""
+    init_default_scope(scope)
+    with torch.device(device):
+        built: nn.Module = MODELS.build(copy.deepcopy(backbone)).eval()
+    return built
 
 
 def build_to_predict(cfg: Config) -> nn.Module:
@@ -145,90 +148,3 @@ def hint_to_config_beside(checkpoint: str) -> str:
     folder; '' if there is none."""
     configs = list(Path(checkpoint).parent.glob('*.py'))
     return f', {configs[0]}' if len(configs) == 1 else ''
-
-
-def preprocessor_as_written(cfg: Config) -> ConfigType:
-    """The data preprocessor of a config, in its model or at the top level; {} if there is none."""
-    return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
-
-
-def preprocessor_config(cfg: Config) -> ConfigType:
-    """The data preprocessor of a config's model, with the library's type if it names none.
-
-    Raises:
-        ValueError: the config has none.
-    """
-    preprocessor = preprocessor_as_written(cfg)
-    if not preprocessor:
-        raise ValueError('the config has no data_preprocessor, so nothing says how images are '
-                         'normalised')
-    default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
-               'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
-    return {'type': default, **preprocessor}
-
-
-def image_channels(cfg: Config) -> int:
-    """The number of channels of the images that a config's model takes; one means grey."""
-    return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
-
-
-def image_metas(images: Tensor) -> list[dict[str, Any]]:
-    """What a model is told about images (B, C, H, W) that are not padded, one dict for each."""
-    size = (images.shape[-2], images.shape[-1])
-    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
-                 scale_factor=(1.0, 1.0), img_id=number) for number in range(len(images))]
-
-
-def image_samples(images: Tensor) -> list[DetDataSample]:
-    """What :func:`image_metas` returns, as samples of mmdet, without which a DETR cannot run."""
-    from mmdet.structures import DetDataSample
-
-    return [DetDataSample(metainfo=meta) for meta in image_metas(images)]
-
-
-def run_network(scope: str, model: BaseModel, image: Tensor) -> None:
-    """Run the network of a model of library ``scope`` on one image (1, C, H, W), without
-    post-processing."""
-    set_img_shapes(image, [image.shape[-2:]])
-    if scope == 'mmdet':
-        model(image, image_samples(image), mode='tensor')
-    elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
-        model.encode_decode(image, image_metas(image))
-    else:
-        model(image, mode='tensor')
-
-
-def read_picture(cfg: Config, path: str) -> np.ndarray:
-    """Read a picture: (h, w, 3) in the order blue, green, red, or (h, w) for a model that takes
-    grey.
-
-    Raises:
-        ValueError: the file is no picture.
-    """
-    load = LoadImageFromFile(color_type='grayscale' if image_channels(cfg) == 1 else 'color')
-    picture: np.ndarray = load.transform({'img_path': path})['img']
-    return picture
-
-
-def picture_as_input(cfg: Config, picture: np.ndarray, size: tuple[int, int]) -> Tensor:
-    """Resize a picture, and normalise it as the config says.
-
-    Args:
-        cfg: whose data preprocessor.
-        picture: as :func:`read_picture` gives it.
-        size: (H, W).
-
-    Returns:
-        (1, in_channels, H, W); higher and wider where the preprocessor fills images up.
-    """
-    pixels = mmcv.imresize(np.ascontiguousarray(picture), size[::-1])
-    tensor = torch.from_numpy(np.ascontiguousarray(
-        pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)))
-    preprocessor = MODELS.build(preprocessor_config(cfg))
-    batch = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False)['inputs']
-    return torch.stack(list(batch)) if isinstance(batch, list | tuple) else batch
-
-
-def noise_image(cfg: Config, size: tuple[int, int]) -> Tensor:
-    """Noise (1, in_channels, H, W), the same in each call."""
-    return torch.randn(1, image_channels(cfg), *size, generator=torch.Generator().manual_seed(0))

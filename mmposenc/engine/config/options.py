@@ -16,6 +16,7 @@ from .arguments import ENCODINGS
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import point_to_folder
 from .nodes import type_without_library, value_at, values_with_keys
+from .parsed import ParsedConfig
 
 #: The keys that mmengine's DefaultOptimWrapperConstructor reads; it ignores all others, such as
 #: the misspelt one in mmpretrain's configs of Twins.
@@ -28,16 +29,16 @@ _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
                      _PARAMWISE | {'layer_decay_rate', 'num_layers'}}
 
 
-def check_silent_arguments(cfg: Config) -> None:
+def check_silent_arguments(parsed: ParsedConfig) -> None:
     """Find arguments that mmengine ignores, refuses without naming them, or refuses only when it
     writes the first checkpoint, which then is not written.
 
     Raises:
         ValueError: names the key of the config, the class, the argument, and similar ones.
     """
-    optim = cfg.get('optim_wrapper') or {}
+    cfg, optim = parsed.cfg, parsed.cfg.get('optim_wrapper') or {}
     kind = value_at(optim, 'optimizer.type')
-    with OPTIMIZERS.switch_scope_and_registry(cfg.get('default_scope')) as local:
+    with OPTIMIZERS.switch_scope_and_registry(parsed.scope) as local:
         # mmengine's message would be "None is not a callable object".
         if isinstance(kind, str) and local.get(kind) is None:
             raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'

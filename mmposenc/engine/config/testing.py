@@ -7,34 +7,19 @@ import os.path as osp
 from mmengine.config import Config, ConfigDict
 
 from ...writing import check_new_files
-from .checks import folders_of_data
-from .nodes import data_sets_with_pipeline, listed, type_without_library
+from .nodes import listed, type_without_library
+from .parsed import ParsedConfig
 from .tta import views_at_test_size
 
 #: For each scope, the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
                   'mmpretrain': 'UniversalVisualizer'}
-#: For each default_scope, the library's task.
-TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
 
 #: For each scope, a model that merges views, to show in a message.
 _TTA_MODELS = {
     'mmdet': "dict(type='DetTTAModel', tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), "
              'max_per_img=100))',
     'mmseg': "dict(type='SegTTAModel')", 'mmpretrain': "dict(type='AverageClsScoreTTA')"}
-
-
-def scope_of(cfg: Config) -> str:
-    """The library a config is for: 'mmdet', 'mmseg' or 'mmpretrain'.
-
-    Raises:
-        ValueError: the config's default_scope is none of them.
-    """
-    scope = cfg.get('default_scope')
-    if scope not in TASKS:
-        raise ValueError(f'default_scope={scope!r} in the config: it must be one of '
-                         f'{", ".join(map(repr, TASKS))} to choose how to test and draw')
-    return scope
 
 
 def write_predictions_to(cfg: Config, out: str) -> None:
@@ -48,16 +33,16 @@ def write_predictions_to(cfg: Config, out: str) -> None:
     Raises:
         ValueError: neither, or a file or folder that may not be written.
     """
-    scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
-    if pickled:
+    parsed = ParsedConfig(cfg)
+    if out.endswith(('.pkl', '.pickle')):
         check_new_files(osp.dirname(out) or '.', [osp.basename(out)], '--out', ours=lambda _: False,
                         remedy='delete it, or give another file')
         kind = {'mmdet': 'mmposenc.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
-                'mmpretrain': 'mmposenc.DumpResults'}[scope]
+                'mmpretrain': 'mmposenc.DumpResults'}[parsed.library]
         cfg.test_evaluator = [*listed(cfg.test_evaluator),
                               ConfigDict(type=kind, out_file_path=out)]
-    elif scope == 'mmseg':
-        data = folders_of_data(cfg)
+    elif parsed.library == 'mmseg':
+        data = parsed.folders_of_data()
         check_new_files(out, (), '--out', data=data)
         cfg.custom_hooks = [*(cfg.get('custom_hooks') or []), ConfigDict(
             type='mmposenc.LabelMapsHook', out_dir=out, data=data)]
@@ -68,8 +53,8 @@ def write_predictions_to(cfg: Config, out: str) -> None:
 
 def draw_predictions_into(cfg: Config, show_dir: str) -> None:
     """Make a test draw its predictions into a folder, one picture for each image."""
-    scope = scope_of(cfg)
-    data = folders_of_data(cfg)
+    parsed = ParsedConfig(cfg)
+    scope, data = parsed.library, parsed.folders_of_data()
     check_new_files(show_dir, (), '--show-dir', data=data)
     folder = osp.abspath(show_dir)  # mmdet would put a relative path below the work directory.
     set_visualizer(cfg)
@@ -86,7 +71,7 @@ def set_visualizer(cfg: Config) -> None:
     visualizer = cfg.get('visualizer') or {}
     if type_without_library(visualizer) in ('', 'Visualizer'):
         cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
-                          'type': VISUALIZERS_OF[scope_of(cfg)]}
+                          'type': VISUALIZERS_OF[ParsedConfig(cfg).library]}
 
 
 def set_tta(cfg: Config) -> None:
@@ -96,13 +81,13 @@ def set_tta(cfg: Config) -> None:
     Raises:
         ValueError: the config does not say which views, or how to merge them.
     """
-    scope = scope_of(cfg)
-    if scope == 'mmseg':
+    parsed = ParsedConfig(cfg)
+    if parsed.library == 'mmseg':
         cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
     if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):
         raise ValueError('--tta: the config needs a tta_pipeline and a tta_model, such as '
-                         f'tta_model={_TTA_MODELS[scope]}')
-    dataset = next(data_sets_with_pipeline(cfg, 'test'))
+                         f'tta_model={_TTA_MODELS[parsed.library]}')
+    dataset = parsed.data_sets_with_pipeline('test')[0]
     cfg.tta_pipeline = views_at_test_size(cfg.tta_pipeline, dataset.pipeline)
     if type_without_library(cfg.tta_model) == 'SegTTAModel':
         cfg.tta_model.type = 'mmposenc.SegTTAModel'

@@ -15,6 +15,7 @@ from ..config import checks
 from ..config.arguments import check_arguments
 from ..config.nodes import find_or_add_custom_hook
 from ..config.options import check_silent_arguments
+from ..config.parsed import ParsedConfig
 from ..config.testing import draw_predictions_into, set_tta, write_predictions_to
 from .checkpoints import check_replaces_no_files
 from .lock import check_unlocked
@@ -79,19 +80,17 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
 
 def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
-    checks.check_sections(cfg, phases)
-    check_new_files(cfg.work_dir, (), '--work-dir',
-                    data=checks.folders_of_data(cfg, of_classes=True))
-    check_arguments(cfg)
+    parsed = ParsedConfig(cfg)
+    checks.check_sections(parsed, phases)
+    check_new_files(cfg.work_dir, (), '--work-dir', data=parsed.folders_of_data(of_classes=True))
+    check_arguments(parsed)
     if 'train' in phases:
-        check_silent_arguments(cfg)
-        checks.check_weights(cfg)
-    checks.check_files(cfg, phases)
-    checks.check_num_classes(cfg, phases)
-    checks.check_ignored_label(cfg, phases)
-    checks.check_topk(cfg, phases)
-    checks.check_enough_queries(cfg)
-    checks.check_same_class_folders(cfg, phases)
+        check_silent_arguments(parsed)
+        checks.check_weights(parsed)
+    checks.check_enough_queries(parsed)
+    for check in (checks.check_files, checks.check_num_classes, checks.check_ignored_label,
+                  checks.check_topk, checks.check_same_class_folders):
+        check(parsed, phases)
 
 
 def train(cfg: Config, **options: object) -> Runner:

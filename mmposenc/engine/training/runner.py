@@ -30,9 +30,10 @@ from mmposenc.config_types import ConfigType
 from mmposenc.terminal.messages import in_a_line
 from mmposenc.writing import is_signed, signed, writing_whole_file
 
+from ..config.checked_classes import with_checked_classes
 from ..config.checks import check_trained_classes
 from ..config.models import hint_to_config_beside
-from ..config.nodes import checked, type_without_library
+from ..config.nodes import type_without_library
 from ..console import ConsoleHook, quieten_console
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
 from .hook_states import EarlyStoppingHook, restore_hooks, states_of_hooks
@@ -299,10 +300,10 @@ class Runner(CheckpointRunner):
     @staticmethod
     def build_dataloader(dataloader: DataLoader | ConfigType, *args: object, **kwargs: object
                          ) -> DataLoader:
-        return _Runner.build_dataloader(checked(dataloader), *args, **kwargs)
+        return _Runner.build_dataloader(with_checked_classes(dataloader), *args, **kwargs)
 
     def build_evaluator(self, evaluator: Evaluator | ConfigType | list) -> Evaluator:
-        return super().build_evaluator(checked(evaluator))
+        return super().build_evaluator(with_checked_classes(evaluator))
 
     def build_val_loop(self, loop: BaseLoop | ConfigType) -> BaseLoop:
         return _with_truth_from_data_set(super().build_val_loop(loop))

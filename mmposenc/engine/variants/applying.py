@@ -14,16 +14,13 @@ from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
-from mmposenc.engine.config.arguments import model_class
-from mmposenc.engine.config.models import build_bare, image_channels, run_network
-from mmposenc.engine.config.nodes import (
-    Size,
-    listed,
-    type_name,
-    type_without_library,
-    value_at,
-)
+from mmposenc.engine.config.classes import model_class
+from mmposenc.engine.config.image_sizes import Size
+from mmposenc.engine.config.images import run_network
+from mmposenc.engine.config.models import build_backbone, build_bare
+from mmposenc.engine.config.nodes import listed, type_name, type_without_library, value_at
 from mmposenc.engine.config.options import config_of_arguments, override_in_place
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID, pop_absolute
@@ -31,7 +28,6 @@ from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import error_text
 
 from .encodings import Entry, changes_of, read_entries
-from .parsed import ParsedConfig, build_backbone, parse_config
 from .rows import encodings_as_they_stand, named_relative_encodings
 from .sizes import image_sizes
 
@@ -212,7 +208,7 @@ def _first_error(scope: str, cfg: Config, whole: bool, sizes: Mapping[float, Siz
                  else build_backbone(scope, cfg.model.backbone, device))
         for factor, size in sizes.items():
             where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
-            image = torch.zeros(1, image_channels(cfg), *size, device=device)
+            image = torch.zeros(1, ParsedConfig(cfg).channels, *size, device=device)
             with torch.no_grad():
                 if whole:
                     run_network(scope, model, image)
@@ -261,7 +257,7 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
         if len(entries) > 1:
             raise ValueError(f'--encoding {word!r} names {len(entries)}, and a model has one; '
                              'mmposenc compare takes several')
-        parsed = parse_config(cfg)
+        parsed = ParsedConfig(cfg)
         return with_entry_checked(parsed, entries[0], image_sizes(parsed, [1.0]))
     except (ValueError, FileNotFoundError) as error:
         text = str(error).replace('--encodings', '--encoding').replace(' (--sizes 1)', '')

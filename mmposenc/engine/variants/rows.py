@@ -9,11 +9,11 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.catalog import papers
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.config import load_config
+from mmposenc.engine.config.models import build_backbone
 from mmposenc.engine.config.nodes import listed, value_at
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.openmmlab.mmdet.detr.positions import NAMED
 from mmposenc.signatures import parameters_of
-
-from .parsed import ParsedConfig, build_backbone, parse_config
 
 #: The prefix of a name in ``--encodings`` that stands for a table or a row.
 PREFIX = 'paper::'
@@ -107,7 +107,7 @@ def _encodings_or_reason(name: str) -> ModelEncodings | str:
     """The encodings of a model in the tables, or a text that says why an entry cannot express them.
     """
     try:
-        return encodings_for_any_size(parse_config(load_config(str(papers.config_of_model(name)))))
+        return encodings_for_any_size(ParsedConfig(load_config(str(papers.config_of_model(name)))))
     except ValueError as error:
         return str(error).partition('. ')[0]
 

@@ -9,14 +9,9 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.engine.config.nodes import (
-    Size,
-    data_sets_with_pipeline,
-    tested_size,
-    type_without_library,
-)
-
-from .parsed import ParsedConfig
+from mmposenc.engine.config.image_sizes import Size
+from mmposenc.engine.config.nodes import type_without_library
+from mmposenc.engine.config.parsed import ParsedConfig
 
 #: Arguments of a test's steps that are numbers of pixels or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'padding')
@@ -42,14 +37,14 @@ def config_at_size(cfg: Config, factor: float) -> Config:
         return changed
     if cfg.get('test_dataloader'):  # Copied, because validation may share parts of it.
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
-    for node in data_sets_with_pipeline(changed, 'test'):
+    for node in ParsedConfig(changed).data_sets_with_pipeline('test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     shares = [step for augmented in changed.get('tta_pipeline') or ()
               for steps in augmented.get('transforms', ())
               for step in steps if step.get('scale_factor') is not None]
     for step in shares:
         step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
-    _resize_preprocessor(changed, factor, tested_size(cfg))
+    _resize_preprocessor(changed, factor, ParsedConfig(cfg).tested_size)
     test_cfg = dict(changed.model.get('test_cfg') or {})
     if test_cfg.get('mode') == 'slide':
         changed.model.test_cfg = dict(test_cfg, **{
@@ -60,7 +55,8 @@ def config_at_size(cfg: Config, factor: float) -> Config:
 def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
     """The size (H, W) of a test's images at a factor of the test's size; None if images keep their
     own sizes."""
-    return parsed.tested_size if factor == 1 else tested_size(config_at_size(parsed.cfg, factor))
+    return parsed.tested_size if factor == 1 else (
+        ParsedConfig(config_at_size(parsed.cfg, factor)).tested_size)
 
 
 def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | None = None

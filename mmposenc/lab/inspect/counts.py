@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from mmposenc.attention.building import parameter_counts
 from mmposenc.backbones.complexity import multiply_accumulates
 from mmposenc.backbones.structure import encoding_kinds, encoding_lines
-from mmposenc.engine.config.models import build_bare, noise_image, run_network
-from mmposenc.engine.config.testing import scope_of
+from mmposenc.engine.config.images import noise_image, run_network
+from mmposenc.engine.config.models import build_bare
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.terminal.messages import error_text
 
 
@@ -53,14 +54,15 @@ def count_for_one_image(cfg: Config, hw_shape: tuple[int, int]) -> Counts:
     """
     if min(hw_shape) < 1:
         raise ValueError(f'size={tuple(hw_shape)} must be at least (1, 1)')
-    image, note = noise_image(cfg, hw_shape), ''
+    parsed = ParsedConfig(cfg)
+    image, note = noise_image(parsed, hw_shape), ''
     try:
         model = build_bare(cfg, 'meta')
-        macs = _macs_of_run(cfg, model, image.to('meta'))
+        macs = _macs_of_run(parsed.library, model, image.to('meta'))
     except Exception as error:  # A model that needs numbers may raise anything.
         model = build_bare(cfg)
         _set_to_reference(model)
-        macs = _macs_of_run(cfg, model, image)
+        macs = _macs_of_run(parsed.library, model, image)
         reason = error_text(error).splitlines()[0]
         note = f'counted with random weights on the CPU; shapes do not suffice ({reason})'
     sizes = parameter_counts(model)
@@ -71,9 +73,9 @@ def count_for_one_image(cfg: Config, hw_shape: tuple[int, int]) -> Counts:
                   encoding_lines(model), note)
 
 
-def _macs_of_run(cfg: Config, model: nn.Module, image: Tensor) -> int:
+def _macs_of_run(library: str, model: nn.Module, image: Tensor) -> int:
     model.requires_grad_(False)
-    return multiply_accumulates(lambda: run_network(scope_of(cfg), model, image))
+    return multiply_accumulates(lambda: run_network(library, model, image))
 
 
 def _set_to_reference(model: nn.Module) -> None:

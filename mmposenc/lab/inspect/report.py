@@ -14,12 +14,12 @@ from typing import Any
 import mmcv
 import numpy as np
 from mmengine.config import Config
-from mmengine.registry import DATASETS, init_default_scope
+from mmengine.registry import DATASETS
 
-from mmposenc.engine.config import models
-from mmposenc.engine.config.checks import check_checkpoint, check_files, folders_of_data
-from mmposenc.engine.config.nodes import build_data_set, data_sets_with_keys, usual_size
-from mmposenc.engine.config.testing import scope_of
+from mmposenc.engine.config import images, models
+from mmposenc.engine.config.checked_classes import build_data_set
+from mmposenc.engine.config.checks import check_checkpoint, check_files
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.functional.grids import pair
 from mmposenc.writing import building_folder, check_new_files, move_files
 
@@ -55,7 +55,8 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
             without ``out``, a picture that cannot be read, or a folder that holds an inspection.
         FileNotFoundError: the picture or the checkpoint does not exist.
     """
-    scope_of(cfg)  # Raises an error if the config names no library.
+    parsed = ParsedConfig(cfg)
+    _ = parsed.library  # Raises an error if the config names no library.
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions of height and width in [0, 1)')
     if image is not None and not Path(image).is_file():
@@ -67,34 +68,33 @@ def inspect_config(cfg: Config, checkpoint: str | None = None, *,
                              'pictures: give --out DIR')
     if out is not None:
         names = (*(f'{each}.png' for each in PICTURES), 'numbers.json')
-        check_new_files(out, names, '--out', ours=lambda _: False, data=folders_of_data(cfg))
-    counts = count_for_one_image(cfg, size or usual_size(cfg))
+        check_new_files(out, names, '--out', ours=lambda _: False, data=parsed.folders_of_data())
+    counts = count_for_one_image(cfg, size or parsed.usual_size)
     lines = counted_lines(counts)
     return lines if out is None else lines + _write_inspection(
-        cfg, checkpoint, counts, Path(out), size=size, image=image, at=at)
+        parsed, checkpoint, counts, Path(out), size=size, image=image, at=at)
 
 
-def _write_inspection(cfg: Config, checkpoint: str | None, counts: Counts, out: Path, *,
+def _write_inspection(parsed: ParsedConfig, checkpoint: str | None, counts: Counts, out: Path, *,
                       size: tuple[int, int] | None, image: str | None, at: tuple[float, float]
                       ) -> list[str]:
     """Run the model, write what is seen of it, and return lines about that."""
-    init_default_scope(scope_of(cfg))
-    model: Any = models.build_bare(cfg)
+    model: Any = models.build_bare(parsed.cfg)
     if checkpoint is not None:
         models.load_all_weights(model, checkpoint)
     cell = side_multiple(model)
-    height, width = (max(1, round(side / cell)) * cell for side in size or usual_size(cfg))
-    picture, words = picture_in_words(cfg, image)
-    pixels = models.noise_image(cfg, (height, width))
+    height, width = (max(1, round(side / cell)) * cell for side in size or parsed.usual_size)
+    picture, words = picture_in_words(parsed, image)
+    pixels = images.noise_image(parsed, (height, width))
     if picture is not None:  # A preprocessor may fill it up to a fixed size.
-        pixels = models.picture_as_input(cfg, picture, (height, width))[..., :height, :width]
+        pixels = images.picture_as_input(parsed, picture, (height, width))[..., :height, :width]
     subject = InspectedModel(model.backbone, model.backbone)
     if any(map(is_own_detr_encoder, model.modules())):
-        subject = InspectedModel(model, partial(models.run_network, scope_of(cfg), model))
+        subject = InspectedModel(model, partial(images.run_network, parsed.library, model))
     photo = None if picture is None else rgb_of_pixels(picture)
     pictures = all_pictures(subject, pixels, photo, at)
     error = shift_error(subject, pixels, cell)
-    about = {**counts._asdict(), 'config': cfg.filename, 'checkpoint': checkpoint,
+    about = {**counts._asdict(), 'config': parsed.cfg.filename, 'checkpoint': checkpoint,
              'image': words, 'input': [height, width], 'shift_error': error}
     write_pictures_and_numbers(out, about, pictures)
     weights = 'random weights' if checkpoint is None else Path(checkpoint).name
@@ -151,31 +151,31 @@ def side_multiple(model: Any) -> int:
     return math.lcm(side, *(int(each) for each in padded if each))
 
 
-def picture_in_words(cfg: Config, path: str | None) -> tuple[Array | None, str]:
-    """A picture as :func:`.models.read_picture` gives it, and what it is.
+def picture_in_words(parsed: ParsedConfig, path: str | None) -> tuple[Array | None, str]:
+    """A picture as :func:`.images.read_picture` gives it, and what it is.
 
     Args:
-        cfg: the config.
+        parsed: the config.
         path: of its file; None: the first picture of the test data, or None with the reason.
     """
     if path is not None:
-        return models.read_picture(cfg, path), path
-    phase = 'test' if cfg.get('test_dataloader') else 'val'
-    if not cfg.get(f'{phase}_dataloader'):
+        return images.read_picture(parsed, path), path
+    phase = 'test' if parsed.cfg.get('test_dataloader') else 'val'
+    if not parsed.cfg.get(f'{phase}_dataloader'):
         return None, 'noise (the config has no test data)'
-    offline = copy.deepcopy(cfg)
-    with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
-        for _, node in data_sets_with_keys(offline, phase):
+    offline = ParsedConfig(copy.deepcopy(parsed.cfg))
+    with DATASETS.switch_scope_and_registry(parsed.library) as registry:
+        for node in offline.data_sets(phase).values():
             if 'download' in inspect.signature(registry.get(node.type)).parameters:
                 node.download = False  # An inspection does not start a download.
     try:
-        check_files(cfg, (phase,))
-        info = build_data_set(offline[f'{phase}_dataloader'].dataset).get_data_info(0)
+        check_files(parsed, (phase,))
+        info = build_data_set(offline.cfg, phase).get_data_info(0)
     # A RuntimeError means that the data were not downloaded.
     except (FileNotFoundError, IndexError, RuntimeError):
         return None, 'noise (the test data is not there)'
     if 'img' not in info:
-        return models.read_picture(cfg, str(info['img_path'])), 'the first test image'
+        return images.read_picture(parsed, str(info['img_path'])), 'the first test image'
     pixels = np.asarray(info['img'])
     # Data sets that store pixels store RGB, but files are read in the order blue, green, red.
     return pixels[..., ::-1] if pixels.ndim == 3 else pixels, 'the first test image'

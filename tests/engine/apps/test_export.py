@@ -20,7 +20,8 @@ from mmposenc.engine.apps import export as module
 from mmposenc.engine.apps.export import NOTES, export, onnx_runner
 from mmposenc.engine.apps.export_check import compare_with_model, pictures_of_test_data
 from mmposenc.engine.apps.raw_outputs import Detections, RawOutputs
-from mmposenc.engine.config.models import build_model, image_samples
+from mmposenc.engine.config.images import image_samples
+from mmposenc.engine.config.models import build_model
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))

@@ -12,9 +12,11 @@ from mmengine.config import Config
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
-from mmposenc.engine.config.arguments import check_arguments, model_class
+from mmposenc.engine.config.arguments import check_arguments
+from mmposenc.engine.config.classes import model_class
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.config.options import check_silent_arguments
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.training.launch import set_train_options
 
 ALL = ('train', 'val')
@@ -38,28 +40,28 @@ def detection(root: Path) -> Config:
 
 def test_missing_files_are_all_named_with_their_keys(root) -> None:
     cfg = detection(root)
-    checks.check_files(cfg, ALL)
+    checks.check_files(ParsedConfig(cfg), ALL)
     for name in ('train.json', 'val.json'):
         (root / name).unlink()
     (root / 'images').rmdir()
     with pytest.raises(FileNotFoundError) as error:
-        checks.check_files(cfg, ('train',))  # only what is used
+        checks.check_files(ParsedConfig(cfg), ('train',))  # only what is used
     lines = [f'train_dataloader.dataset.ann_file: {root}/train.json',
              f'train_dataloader.dataset.data_prefix.img: {root}/images/']
     assert str(error.value).splitlines()[1].split('; ') == lines
     with pytest.raises(FileNotFoundError, match=r'val_evaluator\.ann_file: .*val\.json'):
-        checks.check_files(cfg, ALL)
+        checks.check_files(ParsedConfig(cfg), ALL)
     cfg.val_evaluator = [dict(type='A'), dict(type='B', ann_file='none.json')]
     with pytest.raises(FileNotFoundError, match=r'val_evaluator\.1\.ann_file: none\.json'):
-        checks.check_files(cfg, ('val',))
+        checks.check_files(ParsedConfig(cfg), ('val',))
     cfg.train_dataloader.dataset = dict(type='ConcatDataset', datasets=[
         dict(type='RepeatDataset', times=2, dataset=cfg.train_dataloader.dataset)])
     with pytest.raises(FileNotFoundError, match=r'datasets\.0\.dataset\.ann_file'):
-        checks.check_files(cfg, ('train',))
+        checks.check_files(ParsedConfig(cfg), ('train',))
     weights = dict(type='Pretrained', checkpoint='no.pth')
     cfg.model = dict(pretrained='open-mmlab://a', backbone=dict(init_cfg=[weights]))
     with pytest.raises(FileNotFoundError, match=r'\nmodel\.backbone\.init_cfg\.0\.checkpoint: no'):
-        checks.check_weights(cfg)
+        checks.check_weights(ParsedConfig(cfg))
 
 
 def test_a_folder_that_no_step_reads_need_not_exist(root) -> None:
@@ -71,7 +73,7 @@ def test_a_folder_that_no_step_reads_need_not_exist(root) -> None:
                               ([dict(type='LoadPanopticAnnotations')], True), ([], True)):
         cfg.train_dataloader.dataset.pipeline = pipeline
         with pytest.raises(FileNotFoundError, match=r'\.seg: ') if missing else nullcontext():
-            checks.check_files(cfg, ('train',))
+            checks.check_files(ParsedConfig(cfg), ('train',))
 
 
 @pytest.mark.parametrize('data, missing', [
@@ -86,7 +88,7 @@ def test_a_data_set_that_is_named_by_its_root(root, data, missing) -> None:
     cfg.train_dataloader.dataset = dict(data, data_root=data['data_root'].format(root))
     with refused(r'train_dataloader\.dataset\.data_root: .*digits' if missing else None,
                  FileNotFoundError):
-        checks.check_files(cfg, ('train',))
+        checks.check_files(ParsedConfig(cfg), ('train',))
 
 
 def segmentation(decode: object, classes: object = ('a', 'b', 'c'), **model) -> Config:
@@ -116,31 +118,31 @@ THREE = dict(num_classes=3)
      ['model.auxiliary_head.num_classes: 19'])])
 def test_numbers_of_classes_that_disagree_are_all_named(cfg, lines) -> None:
     with refused('must be the same number' if lines else None) as error:
-        checks.check_num_classes(cfg, ALL)
+        checks.check_num_classes(ParsedConfig(cfg), ALL)
     assert all(line in str(error.value) for line in lines)
 
 
 def test_one_class_is_not_learned(root) -> None:
     cfg = segmentation(dict(num_classes=1), classes=('a',))
-    checks.check_num_classes(cfg, ('val',))
+    checks.check_num_classes(ParsedConfig(cfg), ('val',))
     with pytest.raises(ValueError, match='decode_head.num_classes: 1, but one class alone is not'):
-        checks.check_num_classes(cfg, ALL)
+        checks.check_num_classes(ParsedConfig(cfg), ALL)
     cfg = Config(dict(train_dataloader=dict(dataset=dict(
         type='CustomDataset', data_root=str(root / 'one')))))
     (root / 'one' / 'cat').mkdir(parents=True)
     with pytest.raises(ValueError, match="one folder, 'cat', but a classifier needs two classes"):
-        checks.check_same_class_folders(cfg, ('train',))
+        checks.check_same_class_folders(ParsedConfig(cfg), ('train',))
 
 
 def test_head_data_and_metric_leave_out_one_label() -> None:
     cfg = segmentation(THREE)
     cfg.val_evaluator = dict(type='IoUMetric')
     for key in ('model.decode_head', 'val_evaluator', 'train_dataloader.dataset.dataset'):
-        checks.check_ignored_label(cfg, ALL)
+        checks.check_ignored_label(ParsedConfig(cfg), ALL)
         changed = Config(cfg.to_dict())
         changed.merge_from_dict({f'{key}.ignore_index': 0})
         with pytest.raises(ValueError, match=rf'{key}\.ignore_index: 0'):
-            checks.check_ignored_label(changed, ALL)
+            checks.check_ignored_label(ParsedConfig(changed), ALL)
 
 
 def test_classes_that_the_type_of_a_data_set_knows() -> None:
@@ -148,32 +150,32 @@ def test_classes_that_the_type_of_a_data_set_knows() -> None:
     for kind in ('ADE20KDataset', 'mmposenc.ADE20KDataset'):
         cfg.val_dataloader.dataset = dict(type=kind)
         with pytest.raises(ValueError, match=r'classes of val_dataloader\.dataset: 150'):
-            checks.check_num_classes(cfg, ('val',))
+            checks.check_num_classes(ParsedConfig(cfg), ('val',))
     cfg.val_dataloader.dataset.metainfo = dict(classes=[str(i) for i in range(19)])
-    checks.check_num_classes(cfg, ('val',))
+    checks.check_num_classes(ParsedConfig(cfg), ('val',))
 
 
 def test_heads_of_objects_beside_a_head_of_areas() -> None:
     cfg = load_config('mmdet::panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py')
-    checks.check_num_classes(cfg, ('train', 'val', 'test'))
+    checks.check_num_classes(ParsedConfig(cfg), ('train', 'val', 'test'))
     cfg.model.roi_head.bbox_head.num_classes = 79
     with pytest.raises(ValueError, match=r'bbox_head\.num_classes \+ num_stuff_classes: 132; .*'
                                          r'mask_head\.num_classes \+ num_stuff_classes: 133'):
-        checks.check_num_classes(cfg, ('train',))
+        checks.check_num_classes(ParsedConfig(cfg), ('train',))
 
 
 def test_classes_in_a_file_are_its_lines(tmp_path) -> None:
     """mmengine reads a file where it is given a path."""
     (tmp_path / 'classes.txt').write_text('sky\nroad\ntree\n')
     cfg = segmentation(THREE, classes=str(tmp_path / 'classes.txt'))
-    checks.check_num_classes(cfg, ALL)
+    checks.check_num_classes(ParsedConfig(cfg), ALL)
     cfg.merge_from_dict({'val_dataloader.dataset.metainfo.classes': 'sky'})
     with pytest.raises(ValueError, match=r"classes='sky' must be a list .*write \('sky',\)"):
-        checks.check_num_classes(cfg, ALL)
+        checks.check_num_classes(ParsedConfig(cfg), ALL)
     for metainfo in (['sky', 'road'], dict(CLASSES=('sky', 'road'))):
         cfg.train_dataloader.dataset.metainfo = metainfo
         with pytest.raises(ValueError, match=r'metainfo=.* must be a dict such as dict\(classes='):
-            checks.check_num_classes(cfg, ALL)
+            checks.check_num_classes(ParsedConfig(cfg), ALL)
 
 
 def classification(root: Path, **options: object) -> Config:
@@ -187,23 +189,23 @@ def test_folders_that_are_classes(tmp_path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / 'val' / 'notes.txt').touch()
     cfg = classification(tmp_path)
-    checks.check_num_classes(cfg, ALL)
-    checks.check_same_class_folders(cfg, ALL)
+    checks.check_num_classes(ParsedConfig(cfg), ALL)
+    checks.check_same_class_folders(ParsedConfig(cfg), ALL)
     cfg.val_evaluator = [dict(type='A'), dict(type='Accuracy', topk=(1, 5))]
-    checks.check_topk(cfg, ('train',))
+    checks.check_topk(ParsedConfig(cfg), ('train',))
     with pytest.raises(ValueError, match=r'^val_evaluator\.1\.topk=.1, 5. .* model\.head\..*=2; '):
-        checks.check_topk(cfg, ALL)
+        checks.check_topk(ParsedConfig(cfg), ALL)
     (tmp_path / 'train' / 'bird').mkdir()
     with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
-        checks.check_num_classes(cfg, ALL)
+        checks.check_num_classes(ParsedConfig(cfg), ALL)
     (tmp_path / 'val' / 'dog').rmdir()  # That there is one folder is not what is wrong.
     for phases in (ALL, ('val',)):  # a test is compared with the training too
         with pytest.raises(ValueError, match='train_d.* and val_d.* must have .*one has .bird'):
-            checks.check_same_class_folders(cfg, phases)
-    checks.check_same_class_folders(cfg, ('train',))
+            checks.check_same_class_folders(ParsedConfig(cfg), phases)
+    checks.check_same_class_folders(ParsedConfig(cfg), ('train',))
     for other in (dict(with_label=False), dict(ann_file='files.txt')):
-        checks.check_same_class_folders(classification(tmp_path, **other), ALL)
-    checks.check_same_class_folders(classification(tmp_path / 'elsewhere'), ALL)
+        checks.check_same_class_folders(ParsedConfig(classification(tmp_path, **other)), ALL)
+    checks.check_same_class_folders(ParsedConfig(classification(tmp_path / 'elsewhere')), ALL)
 
 
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
@@ -230,8 +232,8 @@ def test_mistakes_in_sections(name, changes, message) -> None:
     cfg = load_config(name)
     cfg.merge_from_dict(changes)
     with refused(message):
-        checks.check_sections(cfg, ('train', 'val', 'test'))
-        check_silent_arguments(cfg)
+        checks.check_sections(ParsedConfig(cfg), ('train', 'val', 'test'))
+        check_silent_arguments(ParsedConfig(cfg))
 
 
 def query_head(kind: str, sigmoid: bool, **model) -> dict:
@@ -260,7 +262,7 @@ def query_head(kind: str, sigmoid: bool, **model) -> dict:
     (query_head('RetinaHead', True, test_cfg=dict(max_per_img=1000)), None)])
 def test_fewer_predictions_than_the_test_takes(model, message) -> None:
     with refused(message and f'model.test_cfg.{message}'):
-        checks.check_enough_queries(Config(dict(model=model)))
+        checks.check_enough_queries(ParsedConfig(Config(dict(model=model))))
 
 
 def test_a_head_of_a_users_own_decides_itself_how_many_it_predicts() -> None:
@@ -269,7 +271,7 @@ def test_a_head_of_a_users_own_decides_itself_how_many_it_predicts() -> None:
             raise NotImplementedError
 
     model = query_head(Several, False, test_cfg=dict(max_per_img=21))
-    checks.check_enough_queries(Config(dict(model=model)))
+    checks.check_enough_queries(ParsedConfig(Config(dict(model=model))))
 
 
 def test_commands_check_arguments_of_this_project(tmp_path) -> None:
@@ -293,7 +295,7 @@ def test_arguments_that_mmseg_reads_late(changes, message) -> None:
     cfg = Config(dict(default_scope='mmseg', model=dict(backbone=dict(type='mmposenc.PVT'))))
     cfg.merge_from_dict({f'model.{key}': value for key, value in changes.items()})
     with refused(message):
-        check_arguments(cfg)
+        check_arguments(ParsedConfig(cfg))
 
 
 def test_a_plain_name_is_the_librarys(tmp_path) -> None:
@@ -310,6 +312,6 @@ def test_folders_in_which_nothing_is_written(root) -> None:
         type='CustomDataset', data_root=str(root))), val_dataloader=dict(dataset=dict(
             type='CocoDataset', data_root=str(root), data_prefix=dict(img='images')))))
     key = 'train_dataloader.dataset.data_prefix'  # Its root has the pictures.
-    assert checks.folders_of_data(cfg) == {
+    assert ParsedConfig(cfg).folders_of_data() == {
         key: f'{root}/', 'val_dataloader.dataset.data_prefix.img': f'{root}/images'}
-    assert checks.folders_of_data(cfg, of_classes=True) == {key: f'{root}/'}
+    assert ParsedConfig(cfg).folders_of_data(of_classes=True) == {key: f'{root}/'}

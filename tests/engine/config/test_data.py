@@ -10,15 +10,11 @@ from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config.anchors import _best_overlaps
+from mmposenc.engine.config.checked_classes import with_checked_classes
 from mmposenc.engine.config.checks import check_files, check_num_classes
 from mmposenc.engine.config.data import _possible_topk, point_to_folder
 from mmposenc.engine.config.models import build_bare
-from mmposenc.engine.config.nodes import (
-    checked,
-    data_sets_with_keys,
-    heads_with_classes,
-    pipelines_of_phase,
-)
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.prepare.convert import convert_labels
 
 PHASES = ('train', 'val', 'test')
@@ -63,23 +59,24 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     cfg = load_config(config if '::' in config else f'mmposenc::{config}')
     folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
     if kind == 'masks':
-        pipelines_of_phase(cfg, 'train')[0][1].reduce_zero_label = True
+        ParsedConfig(cfg).pipeline('train')[1].reduce_zero_label = True
     point_to_folder(cfg, str(folder))
-    assert 'reduce_zero_label' not in str(pipelines_of_phase(cfg, 'train'))
+    parsed = ParsedConfig(cfg)
+    assert 'reduce_zero_label' not in str(parsed.pipeline('train'))
     if kind != 'yolo':  # mmdet's data sets name a broken file
         read = ['mmposenc.LoadImageFromFile', 'mmposenc.LoadSegAnnotations'][:1 + (kind == 'masks')]
-        assert {step.type for phase in PHASES for steps in pipelines_of_phase(cfg, phase)
-                for step in steps if 'Load' in step.type} == {*read}
-    assert {head.num_classes for _, head in heads_with_classes(cfg)} == {3}
+        assert {step.type for phase in PHASES for step in parsed.pipeline(phase)
+                if 'Load' in step.type} == {*read}
+    assert {head.num_classes for head in parsed.heads.values()} == {3}
     assert cfg.model.backbone.get('num_classes', 3) == 3
-    check_num_classes(cfg, PHASES)
-    check_files(cfg, PHASES)
+    check_num_classes(parsed, PHASES)
+    check_files(parsed, PHASES)
     for phase in PHASES:  # visualizers stop at a colour that is a list
-        *_, (_, node) = data_sets_with_keys(cfg, phase)
+        *_, node = parsed.data_sets(phase).values()
         assert [type(colour) for colour in node.metainfo.palette] == [tuple] * 3
     expected = sorted(NAMES) if kind == 'folders' else NAMES
     for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
-        *_, (_, node) = data_sets_with_keys(cfg, phase)
+        *_, node = parsed.data_sets(phase).values()
         with DefaultScope.overwrite_default_scope(cfg.default_scope):
             built = DATASETS.build(node)
         built.full_init()
@@ -107,9 +104,9 @@ def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> 
     cfg = load_config(f'mmposenc::detection/{config}.py')
     with pytest.raises(ValueError, match=r'panoptic_fusion_head.num_things_classes \+ .*: 79'):
         cfg.model.panoptic_fusion_head.num_things_classes = 79
-        check_num_classes(cfg, ('train',))
+        check_num_classes(ParsedConfig(cfg), ('train',))
     point_to_folder(cfg, str(labelled(tmp_path, 'yolo')))
-    check_num_classes(cfg, PHASES)
+    check_num_classes(ParsedConfig(cfg), PHASES)
     model = build_bare(cfg, 'meta')
     assert model.panoptic_head.num_classes == model.panoptic_fusion_head.num_classes == 3
     assert model.panoptic_head.loss_cls.class_weight == [1.0, 1.0, 1.0, 0.1]
@@ -153,7 +150,7 @@ def test_one_of_several_processes_prints_the_classes(tmp_path, capsys, monkeypat
 def test_colours_of_a_config_are_tuples() -> None:
     """A config that was written has lists, at which visualizers stop."""
     data = dict(type='RepeatDataset', dataset=dict(metainfo=dict(palette=[[255, 0, 0]])))
-    assert checked(data)['dataset']['metainfo']['palette'] == [(255, 0, 0)]
+    assert with_checked_classes(data)['dataset']['metainfo']['palette'] == [(255, 0, 0)]
 
 
 def test_a_part_to_test_with_is_taken(tmp_path) -> None:
@@ -207,7 +204,7 @@ def test_layouts_of_coco_are_taken_as_they_are(tmp_path, capsys, layout) -> None
         file.parent.mkdir(exist_ok=True)
         (folder / f'{part}.json').rename(file)
     point_to_folder(cfg, str(folder))
-    check_files(cfg, PHASES)
+    check_files(ParsedConfig(cfg), PHASES)
     assert cfg.val_evaluator.ann_file == str(folder / layout[0].format('val'))
     # Of 20 x 24 in 48 x 40, enlarged to 400 x 333: 167 x 200, beside a square anchor of 136.
     assert 'anchors: 0% of the training boxes overlap none by 0.4' in capsys.readouterr().out
@@ -222,7 +219,7 @@ def test_the_recipe_for_own_boxes_has_an_anchor_for_each_shape() -> None:
              for shape in (1, 2, 5, 12)]
     content = dict(images=[dict(id=1, width=640, height=640)], annotations=[
         dict(image_id=1, bbox=[0, 0, *each]) for size in sizes for each in (size, size[::-1])])
-    overlaps = _best_overlaps(cfg, cfg.model.bbox_head.anchor_generator, content)
+    overlaps = _best_overlaps(ParsedConfig(cfg), cfg.model.bbox_head.anchor_generator, content)
     assert overlaps.min() > 0.4 and np.median(overlaps) > 0.6
 
 

@@ -15,10 +15,9 @@ from mmengine.registry import MODELS, init_default_scope
 from mmposenc import engine
 from mmposenc.encodings import ENCODINGS, IRPE, TransformerXLRPE
 from mmposenc.encodings.build import listed
-from mmposenc.engine.config.models import build_model
+from mmposenc.engine.config.models import build_backbone, build_model
 from mmposenc.engine.variants.applying import check_builds
 from mmposenc.engine.variants.encodings import NAMES, read_entries
-from mmposenc.engine.variants.parsed import build_backbone
 from mmposenc.openmmlab.mmdet.detr.positions import pop_absolute
 
 CLASSIFICATION = 'mmposenc::classification/'

@@ -11,9 +11,9 @@ from mmposenc.backbones.structure import encoding_lines
 from mmposenc.encodings import ENCODINGS, CombinedRPE, ConvMLP, TokenEncoding
 from mmposenc.engine.config.models import build_bare
 from mmposenc.engine.config.nodes import listed
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import with_entry_checked
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.parsed import parse_config
 from mmposenc.signatures import parameters_of
 
 SMALL, DETECTION = 'mmposenc::classification/small/', 'mmposenc::detection/'
@@ -75,7 +75,7 @@ def test_a_neck_in_a_list_of_necks(word, absolute, between, configs):
     cfg.model.neck = [dict(type='ChannelMapper', in_channels=[32, 64, 128], out_channels=128,
                            kernel_size=1, num_outs=3),
                       {**cfg.model.neck, 'in_channels': [128] * 3}]
-    parsed = parse_config(cfg)
+    parsed = ParsedConfig(cfg)
     assert parsed.insertion.path == ('neck', '1', 'encoder')
     changed = with_entry_checked(parsed, read_entries([word])[0], {1.0: (128, 96)})
     neck = changed.model.neck[1]

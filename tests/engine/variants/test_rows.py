@@ -14,7 +14,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.rows import rows_and_left_out
 from mmposenc.lab.compare.running.planning import fitting_configs
-from mmposenc.lab.compare.study.config import parse_study_config
+from mmposenc.lab.compare.study.config import StudyConfig
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
@@ -106,7 +106,7 @@ def test_a_row_is_a_word(word, changes):
 def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
     """Block 3 of three; a row that is named by itself is refused."""
     rows = read_entries(['paper::cpvt/table6'])
-    base = parse_study_config(engine.load_config(SMALL))
+    base = StudyConfig(engine.load_config(SMALL))
     assert [row.label.partition(' (')[0] for row in rows] == [
         'none', '-1', '0', '3', '6', '10', '-1, 27x27']
     capsys.readouterr()

@@ -8,8 +8,7 @@ from mmengine.registry import DATASETS, init_default_scope
 from PIL import Image
 
 from mmposenc import engine
-from mmposenc.engine.config import nodes  # pytest would take tested_size for a test
-from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.sizes import config_at_size, factor_of
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -37,8 +36,9 @@ LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 def test_sizes_of_configs(name, trained, tested, one_and_a_half):
     cfg = engine.load_config(name)
     before = cfg.to_dict()
-    assert (nodes.trained_size(cfg), nodes.tested_size(cfg)) == (trained, tested)
-    assert nodes.tested_size(config_at_size(cfg, 1.5)) == one_and_a_half
+    parsed = ParsedConfig(cfg)
+    assert (parsed.trained_size, parsed.tested_size) == (trained, tested)
+    assert ParsedConfig(config_at_size(cfg, 1.5)).tested_size == one_and_a_half
     assert cfg.to_dict() == before
     assert config_at_size(cfg, 1).to_dict() == before
 
@@ -125,9 +125,9 @@ def test_views_that_are_shares_of_the_picture():
 
 
 def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
-    camvid = parse_config(engine.load_config(CAMVID))
+    camvid = ParsedConfig(engine.load_config(CAMVID))
     assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
     with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
         factor_of(camvid, (320, 480))
     with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
-        factor_of(parse_config(engine.load_config(NUCLEI)), (64, 64))
+        factor_of(ParsedConfig(engine.load_config(NUCLEI)), (64, 64))

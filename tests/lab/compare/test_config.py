@@ -3,13 +3,8 @@ import pytest
 from mmengine.config import Config
 
 from mmposenc import engine
-from mmposenc.lab.compare.study.config import (
-    Metric,
-    metric_of_config,
-    parse_study_config,
-    training_length,
-    value_of_test,
-)
+from mmposenc.engine.config.parsed import ParsedConfig
+from mmposenc.lab.compare.study.config import Metric, StudyConfig, metric_of_config, value_of_test
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
@@ -27,11 +22,11 @@ def test_the_number_that_sums_up_a_test(name, changes, metric):
     cfg = engine.load_config(name)
     if changes:
         cfg.test_evaluator = dict(type='CocoMetric', **changes)
-    assert metric_of_config(cfg) == metric
+    assert metric_of_config(ParsedConfig(cfg)) == metric
 
 
 def test_the_value_of_a_test():
-    base = parse_study_config(engine.load_config(BCCD))
+    base = StudyConfig(engine.load_config(BCCD))
     assert value_of_test(base, {'coco/bbox_mAP': 0.5, 'coco/bbox_mAP_s': -1.0}) == 0.5
     assert value_of_test(base, {}) == 0.0  # not a single box
 
@@ -39,13 +34,13 @@ def test_the_value_of_a_test():
 def test_what_cannot_be_compared_is_named():
     cfg = engine.load_config(DEIT)
     with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):
-        value_of_test(parse_study_config(cfg), {'mIoU': 1})
+        value_of_test(StudyConfig(cfg), {'mIoU': 1})
     cfg.test_evaluator = dict(type='ConfusionMatrix')
     with pytest.raises(ValueError, match="type='ConfusionMatrix': which of its numbers"):
-        metric_of_config(cfg)
+        metric_of_config(ParsedConfig(cfg))
     cfg.pop('test_dataloader')
     with pytest.raises(ValueError, match=r'no test_dataloader .*\(test_dataloader = val_datal'):
-        metric_of_config(cfg)
+        metric_of_config(ParsedConfig(cfg))
 
 
 @pytest.mark.parametrize('loop, length', [
@@ -55,9 +50,9 @@ def test_what_cannot_be_compared_is_named():
     (dict(by_epoch=True), 'train_cfg.max_epochs=None'),
     (dict(type='IterBasedTrainLoop', max_iters=0), 'train_cfg.max_iters=0: it must say')])
 def test_how_long_a_config_trains(loop, length):
-    cfg = Config(dict(train_cfg=loop))
+    parsed = ParsedConfig(Config(dict(train_cfg=loop)))
     if isinstance(length, tuple):
-        assert training_length(cfg) == length
+        assert parsed.length == length
     else:
         with pytest.raises(ValueError, match=length):
-            training_length(cfg)
+            assert parsed.length

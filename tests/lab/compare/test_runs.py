@@ -23,6 +23,7 @@ from mmposenc.lab.compare.running.recording import is_over, is_taken, read_recor
 from mmposenc.lab.compare.running.runs import carry_out
 from mmposenc.lab.compare.running.schedule import carry_out_all
 from mmposenc.lab.compare.running.workers import TAKEN, LocalWorkers
+from mmposenc.lab.compare.study.config import StudyConfig
 
 
 def all_of(study):
@@ -126,7 +127,9 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
 def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, capsys, monkeypatch):
     costs.measure_missing_costs(copied, timed=False)
     # The crops of training are smaller.
-    results = collect_results(replace(copied, base=replace(copied.base, trained_size=(8, 8))))
+    base = StudyConfig(copied.base.cfg)
+    base.trained_size = (8, 8)
+    results = collect_results(replace(copied, base=base))
     rows = [each['costs'] for each in results['encodings']]
     assert [{'factor': at['factor'], 'hw': at['hw']} for at in rows[0]] == results['sizes']
     assert [[at['seconds'] for at in own] for own in rows] == [[None, None]] * 2

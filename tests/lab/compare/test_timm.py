@@ -12,8 +12,8 @@ from helpers.variants import check_fits
 
 from mmposenc.commands import compare
 from mmposenc.engine import load_config
+from mmposenc.engine.config.models import build_backbone
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.parsed import build_backbone
 from mmposenc.lab.compare.page.results import collect_results
 from mmposenc.lab.compare.running import workers
 from mmposenc.lab.compare.study.study import read_study

@@ -8,7 +8,7 @@ from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image, ImageOps
 
 import mmposenc  # noqa: F401
-from mmposenc.engine.config.nodes import checked
+from mmposenc.engine.config.checked_classes import with_checked_classes
 from mmposenc.openmmlab.datasets import image_files
 from mmposenc.openmmlab.datasets.image_files import image_file_problem
 
@@ -122,10 +122,10 @@ def test_lists_of_a_classifier(tmp_path, text, said) -> None:
                 data_prefix=str(tmp_path), metainfo=dict(classes=['x', 'y']))
     if said:
         with pytest.raises(ValueError, match=f'list.txt{said} must be the path of a picture, a'):
-            DATASETS.build(checked(data))
+            DATASETS.build(with_checked_classes(data))
     else:
         assert [info['gt_label'] for info in map(
-            DATASETS.build(checked(data)).get_data_info, range(2))] == [0, 1]
+            DATASETS.build(with_checked_classes(data)).get_data_info, range(2))] == [0, 1]
 
 
 @pytest.mark.parametrize('kind', ['JPEG', 'PNG', 'TIFF', 'WEBP'])

@@ -10,7 +10,7 @@ from helpers.tiny_run import runner
 from mmengine.registry import DATASETS, METRICS, DefaultScope, Registry
 
 import mmposenc  # noqa: F401
-from mmposenc.engine.config.nodes import build_checked, checked
+from mmposenc.engine.config.checked_classes import build_checked, with_checked_classes
 from mmposenc.engine.training.monitored import names_of_results
 
 scope = scope_fixture('mmdet')
@@ -22,7 +22,7 @@ def data_of(root, **options):
 
 def build(root, **options):
     import mmdet.datasets.transforms  # noqa: F401  (registers the pipeline's steps)
-    return DATASETS.build(checked(data_of(root, **options)))
+    return DATASETS.build(with_checked_classes(data_of(root, **options)))
 
 
 def rewritten(root, change):
@@ -46,7 +46,7 @@ def samples(dataset):
 
 def score(dataset, predictions=None, truth=True, **options):
     """AP of predictions, by default those of a perfect detector, by the metric of a config."""
-    metric = METRICS.build(checked(dict(type='CocoMetric', **options)))
+    metric = METRICS.build(with_checked_classes(dict(type='CocoMetric', **options)))
     metric.dataset_meta = dataset.metainfo
     if truth:
         metric.set_ground_truth(dataset)
@@ -113,7 +113,7 @@ def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_
     theirs.process({}, predictions)
     numbers = theirs.evaluate(len(dataset))
     assert score(dataset, predictions, **options) == numbers
-    metric = METRICS.build(checked(dict(type='CocoMetric', metric=['bbox', 'segm'])))
+    metric = METRICS.build(with_checked_classes(dict(type='CocoMetric', metric=['bbox', 'segm'])))
     assert names_of_results(metric) == {*score(dataset, predictions, metric=['bbox', 'segm'])}
     assert len({value for value in numbers.values() if 0.1 < value < 0.9}) == 8
 
@@ -125,7 +125,7 @@ def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_
 def test_masks_that_the_metric_needs_are_checked_before(root, mask, said) -> None:
     dataset = rewritten(root, lambda ann, i: ann.update(
         segmentation=mask if i == 3 else [[1, 2, 3, 4], [5, 5, 20, 5, 20, 20, 5, 20]]))
-    metric = METRICS.build(checked(dict(type='CocoMetric', metric=['bbox', 'segm'])))
+    metric = METRICS.build(with_checked_classes(dict(type='CocoMetric', metric=['bbox', 'segm'])))
     with pytest.raises(ValueError, match=rf"annotation 4 of .*annotations\.json: .*{said}"):
         metric.set_ground_truth(dataset)
     dataset = rewritten(root, lambda ann, i: i == 3 and ann.update(segmentation=[[1, 2, 3, 4]]))
@@ -134,7 +134,7 @@ def test_masks_that_the_metric_needs_are_checked_before(root, mask, said) -> Non
 
 
 def test_several_data_sets_are_refused(root) -> None:
-    alone, both = (DATASETS.build(checked(dict(type='ConcatDataset', datasets=[
+    alone, both = (DATASETS.build(with_checked_classes(dict(type='ConcatDataset', datasets=[
         data_of(root)] * number))) for number in (1, 2))
     assert score(alone)['coco/bbox_mAP'] == 1
     with pytest.raises(ValueError, match='is a ConcatDataset of 2 data sets, .* test each by its'):
@@ -147,7 +147,7 @@ def test_several_data_sets_are_refused(root) -> None:
     ('mmseg', 'mmdet.CocoMetric', 'mmposenc.CocoMetric'), ('mmdet', 'VOCMetric', 'VOCMetric')])
 def test_which_classes_are_replaced(scope_name, kind, expected) -> None:
     with DefaultScope.overwrite_default_scope(scope_name):
-        assert checked([dict(type=kind)]) == [dict(type=expected)]
+        assert with_checked_classes([dict(type=kind)]) == [dict(type=expected)]
 
 
 def test_scripts_build_these_classes(root, monkeypatch) -> None:

@@ -17,7 +17,7 @@ from mmposenc.backbones import PVT, load_pretrained
 from mmposenc.encodings import IRPE, PEG, LearnedPositionEmbedding
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import load_all_weights
-from mmposenc.engine.variants.parsed import parse_config
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.rows import encodings_as_they_stand
 
 SWINS = [case for case in SMALL if 'Swin' in case[1]]
@@ -102,7 +102,7 @@ def test_a_name_of_several_libraries_is_that_of_the_arguments_then_of_the_scope(
 def test_compare_knows_the_encoding_of_its_own(name, encoding):
     cfg = Config(dict(default_scope='mmpretrain', model=dict(backbone=dict(
         type=f'mmposenc.{name}', **SMALL['mmpretrain', name]))))
-    assert [each['type'] for each in encodings_as_they_stand(parse_config(cfg)).relative] == [
+    assert [each['type'] for each in encodings_as_they_stand(ParsedConfig(cfg)).relative] == [
         f'mmposenc.{encoding}']
 
 

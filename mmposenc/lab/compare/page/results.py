@@ -5,7 +5,7 @@ import shlex
 from dataclasses import asdict
 from pathlib import Path
 
-from mmposenc.engine.config.testing import TASKS
+from mmposenc.engine.config.parsed import TASKS
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.sizes import size_at
 from mmposenc.terminal.messages import comment_lines

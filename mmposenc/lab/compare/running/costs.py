@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
 
-from mmposenc.engine.config import models
-from mmposenc.engine.config.nodes import Size, build_data_set
+from mmposenc.engine.config import images, models
+from mmposenc.engine.config.checked_classes import build_data_set
+from mmposenc.engine.config.image_sizes import Size
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.parsed import ParsedConfig
 from mmposenc.engine.variants.sizes import config_at_size, size_at
 from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
@@ -83,7 +83,7 @@ def time_passes(cfg: Config, hw_shape: Size, device: torch.device) -> Record:
         CPU None.
     """
     model = models.build_bare(cfg).to(device)
-    image = models.noise_image(cfg, hw_shape).to(device)
+    image = images.noise_image(ParsedConfig(cfg), hw_shape).to(device)
     backend: Any = None if device.type == 'cpu' else getattr(torch, device.type)
     seconds = []
     if backend is not None:
@@ -91,7 +91,7 @@ def time_passes(cfg: Config, hw_shape: Size, device: torch.device) -> Record:
     with torch.no_grad():
         for _ in range(1 + _PASSES):
             start = time.perf_counter()
-            models.run_network(cfg.default_scope, model, image)
+            images.run_network(cfg.default_scope, model, image)
             if backend is not None:
                 backend.synchronize(device)
             seconds.append(time.perf_counter() - start)
@@ -111,6 +111,5 @@ def input_size(base: ParsedConfig, factor: float) -> Size | None:
 
 def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
     """The size (H, W) of the first test image as the model gets it; None if there is none."""
-    init_default_scope(base.scope)
-    dataset = build_data_set(config_at_size(base.cfg, factor).test_dataloader.dataset)
+    dataset = build_data_set(config_at_size(base.cfg, factor), 'test')
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None

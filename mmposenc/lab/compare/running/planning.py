@@ -11,9 +11,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from mmengine.config import Config
-from mmengine.registry import init_default_scope
 
-from mmposenc.engine.config.nodes import build_data_set
+from mmposenc.engine.config.checked_classes import build_data_set
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
@@ -22,7 +22,7 @@ from mmposenc.engine.variants.sizes import factor_of, image_sizes
 from mmposenc.terminal.messages import in_a_line
 from mmposenc.writing import check_new_files
 
-from ..study.config import StudyConfig, parse_study_config, training_length
+from ..study.config import StudyConfig
 from ..study.study import (
     Study,
     check_replaces_no_files,
@@ -48,7 +48,7 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
         FileNotFoundError: a file that the config names is not there.
     """
     check_new_files(args.out, (), '--out')
-    base, entries = parse_study_config(cfg), tuple(read_entries(args.encodings))
+    base, entries = StudyConfig(cfg), tuple(read_entries(args.encodings))
     sizes = tuple(sorted({1.0, *(factor_of(base, size) for size in args.sizes)}))
     new = Study(args.out, base, args.config, command, time.strftime('%Y-%m-%dT%H:%M:%S%z'), entries,
                 tuple(range(args.seeds)), sizes, args.margin)
@@ -94,14 +94,12 @@ def _check_data_sets(base: StudyConfig) -> None:
     Raises:
         ValueError: names the phase, and what is wrong.
     """
-    init_default_scope(base.scope)
     for phase in ('train', 'val', 'test'):
-        loader = base.cfg.get(f'{phase}_dataloader')
         try:
-            if loader:
+            if base.cfg.get(f'{phase}_dataloader'):
                 with warnings.catch_warnings():  # The log of each run has them.
                     warnings.simplefilter('ignore')
-                    build_data_set(copy.deepcopy(loader.dataset))
+                    build_data_set(copy.deepcopy(base.cfg), phase)
         except Exception as error:  # Data sets of the user's may raise anything.
             raise ValueError(f'{phase}_dataloader.dataset cannot be built: {in_a_line(error)}'
                              ) from error
@@ -128,7 +126,7 @@ def fitting_configs(base: StudyConfig, entries: Sequence[Entry], factors: Sequen
     for entry in entries:
         try:
             cfg = with_entry_checked(base, entry, sizes)
-            if training_length(cfg) != base.length:
+            if ParsedConfig(cfg).length != base.length:
                 raise ValueError(f'encoding {entry.name!r} sets the length of its training, but '
                                  'all runs are as long as the config says; leave train_cfg out')
             fitting[entry.name] = cfg

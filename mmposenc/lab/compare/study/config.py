@@ -9,7 +9,7 @@ from mmengine.config import Config
 from mmposenc.config_types import ConfigType
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import listed, type_without_library
-from mmposenc.engine.variants.parsed import ParsedConfig, parse_config
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.terminal.messages import suggestion_text
 
 from .files import Record
@@ -30,19 +30,6 @@ class Metric:
     unit: str = ''
 
 
-@dataclass(frozen=True)
-class StudyConfig(ParsedConfig):
-    """The config of a study, which every run begins with.
-
-    Attributes:
-        metric: the number by which encodings are compared.
-        length: how long it trains: a number, and 'epochs' or 'iterations'.
-    """
-
-    metric: Metric
-    length: tuple[int, str]
-
-
 #: For each class of evaluators: the prefix of its results, the key, the label and the unit.
 _METRICS = {
     'Accuracy': ('accuracy', 'top1', 'top-1 accuracy', '%'),
@@ -56,46 +43,37 @@ _METRICS = {
 }
 
 
-def parse_study_config(cfg: Config) -> StudyConfig:
-    """Read from a config all that a comparison asks of it.
+class StudyConfig(ParsedConfig):
+    """The config of a study, which every run begins with.
+
+    Attributes:
+        metric: the number by which encodings are compared.
 
     Raises:
         ValueError: it does not say how long it trains, nothing in its model takes encodings, it has
             no data to test with, or an evaluator that is not known here.
     """
-    length = training_length(cfg)
-    return StudyConfig(**vars(parse_config(cfg)), metric=metric_of_config(cfg), length=length)
+
+    def __init__(self, cfg: Config) -> None:
+        super().__init__(cfg)
+        _ = self.length, self.insertion  # Their errors come now.
+        self.metric = metric_of_config(self)
 
 
-def training_length(cfg: Config) -> tuple[int, str]:
-    """How long a config trains: a number, and 'epochs' or 'iterations'.
-
-    Raises:
-        ValueError: its train_cfg does not say.
-    """
-    loop = cfg.get('train_cfg') or {}
-    by_epoch = loop.get('by_epoch', not type_without_library(loop).endswith('IterBasedTrainLoop'))
-    unit, key = ('epochs', 'max_epochs') if by_epoch else ('iterations', 'max_iters')
-    number = loop.get(key)
-    if not isinstance(number, int) or number < 1:
-        raise ValueError(f'train_cfg.{key}={number!r}: it must say for how many {unit} to train')
-    return number, unit
-
-
-def metric_of_config(cfg: Config) -> Metric:
+def metric_of_config(parsed: ParsedConfig) -> Metric:
     """The main number of a config's test, that of its first evaluator.
 
     Raises:
         ValueError: the config has no data to test with, or an evaluator that is not known here.
     """
     try:
-        check_sections(cfg, ('train', 'test'))
+        check_sections(parsed, ('train', 'test'))
     except ValueError as error:
-        hint = ' (test_dataloader = val_dataloader and its like would do)' if cfg.get(
-            'val_dataloader') and not cfg.get('test_dataloader') else ''
+        hint = ' (test_dataloader = val_dataloader and its like would do)' if parsed.data_sets(
+            'val') and not parsed.data_sets('test') else ''
         raise ValueError(f'{error}: encodings are compared on data that training does not see'
                          f'{hint}') from error
-    first: ConfigType = listed(cfg.test_evaluator)[0]
+    first: ConfigType = listed(parsed.cfg.test_evaluator)[0]
     kind = type_without_library(first)
     if kind not in _METRICS:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '

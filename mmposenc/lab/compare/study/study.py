@@ -14,7 +14,7 @@ from mmengine.config import Config
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry, entry_of_name
 
-from .config import StudyConfig, parse_study_config
+from .config import StudyConfig
 from .config_text import differing_values
 from .files import Record, read_text, with_none_for_not_finite, write_json, write_text
 from .schema import SCHEMA, STUDY, read_json_if_any
@@ -106,7 +106,7 @@ def read_study(folder: Path) -> Study:
         FileNotFoundError, ValueError: as :func:`read_fields`.
     """
     fields = read_fields(folder)
-    return Study(folder, parse_study_config(Config.fromfile(folder / CONFIG)), fields['config'],
+    return Study(folder, StudyConfig(Config.fromfile(folder / CONFIG)), fields['config'],
                  fields['command'], fields['created'],
                  tuple(Entry(**each) for each in fields['entries']), tuple(fields['seeds']),
                  tuple(fields['sizes']), fields['margin'])
