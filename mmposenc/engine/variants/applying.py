@@ -4,13 +4,14 @@ from __future__ import annotations
 import argparse
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from mmengine.config import Config
 
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.base import Backbone
-from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, SLOTS
+from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
@@ -27,8 +28,8 @@ from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID, pop_absolute
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import error_text
 
-from .encodings import Entry, changes_of, read_entries
-from .rows import encodings_as_they_stand, named_relative_encodings
+from .encodings import Entry, read_entries
+from .model_encodings import Changes, encodings_as_they_stand, named_relative_encodings
 from .sizes import image_sizes
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
@@ -64,8 +65,8 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
         if insertion.kind == 'backbone':
             _change_backbone(parsed, node, changes, entry.changes)
         else:
-            _change_encoder(parsed, changed.model, node, changes)
-        override_in_place(changed, changes['cfg'])
+            _change_encoder(parsed, changed.model, node, changes.arguments())
+        override_in_place(changed, changes.cfg)
     except ValueError as error:
         text = str(error).replace('--cfg-options ', 'cfg ')
         raise ValueError(f'encoding {entry.name!r} does not fit {insertion.type}: {text}'
@@ -76,42 +77,41 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
     return changed
 
 
-def _with_own_encodings(parsed: ParsedConfig, changes: ReadOnlyConfig) -> ReadOnlyConfig:
+def _with_own_encodings(parsed: ParsedConfig, changes: Changes) -> Changes:
     """The changes of an entry; where the entry keeps the config's own encodings, they come before
     those of the entry."""
-    if 'keep' not in changes:
+    if not changes.keep:
         return changes
     before = encodings_as_they_stand(parsed)
-    added = {slot: listed(changes[slot]) for slot in SLOTS if slot in changes}
-    if before.positions is not None and 'pos_encoding' in added:
+    if before.positions is not None and changes.tokens:
         raise ValueError(f'the encodings of the config stand at positions={before.positions}, and '
                          'a sum with keep has no places of its own')
-    if parsed.cfg.get('load_from') and before.relative and 'rel_pos_encoding' in added:
+    if parsed.cfg.get('load_from') and before.relative and changes.relative:
         raise ValueError("load_from loads the config's own encodings only where they stand in the "
                          'file; name the file as Pretrained in model.backbone.init_cfg')
-    tokens, relative = ([*standing, *added[slot]] if slot in added else None for slot, standing
-                        in zip(SLOTS, (before.tokens, before.relative), strict=True))
-    return changes_of(tokens, relative, before.positions, before.sharing, changes['cfg'])
+    return replace(before, cfg=changes.cfg, **{
+        kind: added and [*getattr(before, kind), *added]
+        for kind, added in (('tokens', changes.tokens), ('relative', changes.relative))})
 
 
-def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: ReadOnlyConfig,
-                     added: ReadOnlyConfig) -> None:
+def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: Changes, added: Changes
+                     ) -> None:
     """Put changes into the config of a backbone; ``added`` are those without its own encodings."""
     takes, cls = parsed.insertion.takes, parsed.insertion.cls
     # Set one by one, because the update of a ConfigDict would merge dicts.
-    for key in set(changes) - {'cfg'}:
-        node[key] = copy.deepcopy(changes[key])
+    for key, value in changes.arguments().items():
+        node[key] = copy.deepcopy(value)
     init_cfg = node.get('init_cfg')
     pretrained = isinstance(init_cfg, Mapping) and type_name(init_cfg) == 'Pretrained'
     made_for = node.get('img_size', ARCHS.get(str(node.get('arch')), {}).get('img_size'))
-    if ('img_size' in takes and parsed.trained_size and not pretrained and 'keep' not in added
+    if ('img_size' in takes and parsed.trained_size and not pretrained and not added.keep
             and made_for is None):
         node['img_size'] = parsed.trained_size  # Tables are made for the grid of this size.
     if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
-        new = [name for name, key in (('pos_encodings', 'pos_encoding'),
-                                      ('rel_pos_encoding', 'rel_pos_encoding')) if added.get(key)]
+        new = [name for name, encodings in (('pos_encodings', added.tokens),
+                                            ('rel_pos_encoding', added.relative)) if encodings]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
 
 
@@ -184,7 +184,7 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     """
     changed = with_entry(parsed, entry)
     # Whatever else an entry changes may affect what a neck or head takes.
-    whole = parsed.insertion.kind == 'encoder' or bool(entry.changes['cfg'])
+    whole = parsed.insertion.kind == 'encoder' or bool(entry.changes.cfg)
     error = _first_error(parsed.scope, changed, whole, sizes, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
         # The model needs numbers, as deformable attention does. None of the encodings that it takes

@@ -11,14 +11,14 @@ from pathlib import Path
 import yaml
 
 from mmposenc.checkpoint.encoding_names import SLOTS
-from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.config_types import ConfigType
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.nodes import listed
 from mmposenc.plain_yaml import PlainLoader
 from mmposenc.terminal.messages import suggestion_text
 from mmposenc.user_classes import class_of_file, is_file_class
 
-from .rows import PREFIX, left_out_lines, rows_and_left_out
+from .model_encodings import PREFIX, Changes, left_out_lines, rows_and_left_out
 
 
 def _encoding_words() -> dict[str, tuple[str, ConfigType | None]]:
@@ -48,15 +48,12 @@ class Entry:
     Attributes:
         name: as it was typed, or as a file of entries says.
         label: for people.
-        changes: what :func:`.applying.with_entry` sets: 'pos_encoding' with 'positions', and
-            'rel_pos_encoding' with 'rel_pos_sharing', as a backbone takes them (what is not there
-            stays), and 'cfg', dotted keys of the config and their values, for all else; and 'keep'
-            if these are added to the config's encodings.
+        changes: what :func:`.applying.with_entry` puts into a config.
     """
 
     name: str
     label: str
-    changes: ConfigType
+    changes: Changes
 
     @property
     def slug(self) -> str:
@@ -131,7 +128,7 @@ def _without_repeated_rows(entries: list[Entry]) -> list[Entry]:
     return different
 
 
-def label_and_changes_of_sum(word: str) -> tuple[str, ConfigType]:
+def label_and_changes_of_sum(word: str) -> tuple[str, Changes]:
     """The label and the changes of a name, or of a sum of names.
 
     Raises:
@@ -150,30 +147,10 @@ def label_and_changes_of_sum(word: str) -> tuple[str, ConfigType]:
             label, contract, cfg = find_encoding(part)
             labels.append(label)
             slots[contract].append({**cfg, 'zero_init': True} if keep else cfg)
-    changes = changes_of(*(each if each or alone else None for each in slots.values()))
-    if keep:
-        changes['keep'] = True
     label = ' + '.join(labels)
     if alone:
         label = f'{label} alone' if label else NAMES['none'][0]
-    return label, changes
-
-
-def changes_of(tokens: list[ConfigType] | None, relative: list[ConfigType] | None,
-               positions: object = None, sharing: str = 'layer', cfg: ReadOnlyConfig | None = None
-               ) -> ConfigType:
-    """The changes of an :class:`Entry` for configs of encodings of both kinds; None leaves a slot
-    as it is."""
-    changes: ConfigType = dict(cfg=dict(cfg or {}))
-    if tokens is not None:
-        changes |= dict(pos_encoding=_one_or_list_or_none(tokens), positions=positions)
-    if relative is not None:
-        changes |= dict(rel_pos_encoding=_one_or_list_or_none(relative), rel_pos_sharing=sharing)
-    return changes
-
-
-def _one_or_list_or_none(encodings: list[ConfigType]) -> ConfigType | list[ConfigType] | None:
-    return encodings if len(encodings) > 1 else next(iter(encodings), None)
+    return label, Changes(*(each if each or alone else None for each in slots.values()), keep=keep)
 
 
 def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType]:
@@ -235,8 +212,7 @@ def _entries_of_table(word: str) -> list[Entry]:
         raise ValueError('; '.join(lines))
     for line in lines:
         print(f'{word}: {line}', file=sys.stderr)
-    return [Entry(name, label, changes_of(each.tokens, each.relative, each.positions, each.sharing,
-                                          each.settings)) for name, label, each in rows]
+    return [Entry(*row) for row in rows]
 
 
 def read_entries_file(path: Path) -> list[Entry]:
@@ -274,9 +250,9 @@ def _entry_of_fields(fields: ConfigType, folder: Path) -> Entry:
         if key in fields and slot not in fields:
             raise ValueError(f'{name}: {key}={fields[key]!r} without a {slot}')
     tokens, relative = (_encoding_configs(fields, slot, folder) for slot in SLOTS)
-    return Entry(name, str(fields.get('label', name)), changes_of(
+    return Entry(name, str(fields.get('label', name)), Changes(
         tokens, relative, fields.get('positions'), fields.get('rel_pos_sharing', 'layer'),
-        fields.get('cfg')))
+        fields.get('cfg') or {}))
 
 
 def _encoding_configs(fields: ConfigType, slot: str, folder: Path) -> list[ConfigType] | None:

@@ -18,6 +18,7 @@ from mmposenc.encodings.build import listed
 from mmposenc.engine.config.models import build_backbone, build_model
 from mmposenc.engine.variants.applying import check_builds
 from mmposenc.engine.variants.encodings import NAMES, read_entries
+from mmposenc.engine.variants.model_encodings import Changes
 from mmposenc.openmmlab.mmdet.detr.positions import pop_absolute
 
 CLASSIFICATION = 'mmposenc::classification/'
@@ -45,19 +46,18 @@ def test_every_encoding_has_words_of_its_own(name):
 def test_a_sum_is_a_token_encoding_and_a_relative_one():
     found = entry('peg+irpe-k')
     assert found.label == 'PEG + iRPE on keys' and found.slug == 'peg+irpe-k'
-    assert found.changes == dict(
-        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_sharing='layer', cfg={},
+    assert found.changes.arguments() == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_sharing='layer',
         rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
-    assert entry('peg').changes == dict(
-        pos_encoding=dict(type='mmposenc.PEG'), positions=None, cfg={})
+    assert entry('peg').changes == Changes([dict(type='mmposenc.PEG')])
     none, alone = entry('none'), entry('none+peg')
     assert (none.label, alone.label) == ('no encoding', 'PEG alone')
-    assert alone.changes == {**none.changes, 'pos_encoding': dict(type='mmposenc.PEG')} == dict(
-        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_encoding=None,
-        rel_pos_sharing='layer', cfg={})
-    assert entry('learned+peg').changes['pos_encoding'] == [
+    assert none.changes == Changes([], []) and none.changes.arguments() == dict(
+        pos_encoding=None, positions=None, rel_pos_encoding=None, rel_pos_sharing='layer')
+    assert alone.changes == Changes([dict(type='mmposenc.PEG')], [])
+    assert entry('learned+peg').changes.arguments()['pos_encoding'] == [
         dict(type='mmposenc.LearnedPositionEmbedding'), dict(type='mmposenc.PEG')]
-    assert entry('irpe-k+sasa').changes['rel_pos_encoding'] == [
+    assert entry('irpe-k+sasa').changes.arguments()['rel_pos_encoding'] == [
         dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')]
 
 
@@ -81,10 +81,10 @@ def test_a_file_has_entries_with_options(tmp_path):
 - {name: bare, pos_encoding: none}
 """)])
     assert [each.label for each in found] == ['PEG, 5x5', 'gap', 'bare']
-    assert found[2].changes == dict(cfg={}, pos_encoding=None, positions=None)
-    assert found[0].changes['pos_encoding'] == dict(type='mmposenc.PEG', kernel_size=5)
-    assert found[0].changes['positions'] == [0, 1]
-    summed = found[1].changes['rel_pos_encoding']
+    assert found[2].changes == Changes([])
+    assert found[0].changes == Changes([dict(type='mmposenc.PEG', kernel_size=5)],
+                                       positions=[0, 1])
+    summed = found[1].changes.relative
     # A path is looked for from the file's folder, and is whole in the config.
     assert summed[1] == dict(type=f'{tmp_path / "own.py"}:ALiBi')
     backbone = applied(DEIT, found[1]).model.backbone

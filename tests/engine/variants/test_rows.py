@@ -12,7 +12,7 @@ from mmposenc.catalog import papers
 from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.variants.encodings import read_entries
-from mmposenc.engine.variants.rows import rows_and_left_out
+from mmposenc.engine.variants.model_encodings import rows_and_left_out
 from mmposenc.lab.compare.running.planning import fitting_configs
 from mmposenc.lab.compare.study.config import StudyConfig
 
@@ -100,7 +100,8 @@ def test_what_no_entry_says_is_left_out_with_its_reason(capsys):
 def test_a_row_is_a_word(word, changes):
     entry, = read_entries([word])
     assert entry.name == word
-    assert {key: entry.changes[key] for key in changes} == changes
+    made = {**entry.changes.arguments(), 'cfg': entry.changes.cfg}
+    assert {key: made[key] for key in changes} == changes
 
 
 def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):

@@ -18,7 +18,7 @@ from mmposenc.encodings import IRPE, PEG, LearnedPositionEmbedding
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.engine.config.models import load_all_weights
 from mmposenc.engine.config.parsed import ParsedConfig
-from mmposenc.engine.variants.rows import encodings_as_they_stand
+from mmposenc.engine.variants.model_encodings import encodings_as_they_stand
 
 SWINS = [case for case in SMALL if 'Swin' in case[1]]
 

@@ -17,7 +17,7 @@ from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
-from mmposenc.engine.variants.rows import PREFIX
+from mmposenc.engine.variants.model_encodings import PREFIX
 from mmposenc.engine.variants.sizes import factor_of, image_sizes
 from mmposenc.terminal.messages import in_a_line
 from mmposenc.writing import check_new_files

@@ -9,7 +9,7 @@ from typing import Any
 
 from .files import read_text
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def _is_number(value: Any, least: float = -1e18) -> bool:

@@ -13,6 +13,7 @@ from mmengine.config import Config
 
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry, entry_of_name
+from mmposenc.engine.variants.model_encodings import Changes
 
 from .config import StudyConfig
 from .config_text import differing_values
@@ -108,7 +109,9 @@ def read_study(folder: Path) -> Study:
     fields = read_fields(folder)
     return Study(folder, StudyConfig(Config.fromfile(folder / CONFIG)), fields['config'],
                  fields['command'], fields['created'],
-                 tuple(Entry(**each) for each in fields['entries']), tuple(fields['seeds']),
+                 tuple(
+                     Entry(each['name'], each['label'], Changes(**each['changes']))
+                     for each in fields['entries']), tuple(fields['seeds']),
                  tuple(fields['sizes']), fields['margin'])
 
 

@@ -1,9 +1,10 @@
-"""Writes the encodings of a model, and those of rows in papers' tables, as entries of a comparison.
-"""
+"""Reads the encodings of a model, and those of the models in papers' tables, in the form in which
+they can be put into another model."""
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from mmposenc.backbones.base import Backbone
 from mmposenc.catalog import papers
@@ -22,18 +23,35 @@ _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_
               'num_prefix_tokens', 'max_tokens'}
 
 
-class ModelEncodings(NamedTuple):
-    """The encodings of a model: configs of both kinds, where they stand, and by dotted keys what
-    else an entry says about the model's positions."""
+@dataclass(frozen=True)
+class Changes:
+    """The encodings of a model, or those that are put into one.
 
-    tokens: list[ConfigType]
-    relative: list[ConfigType]
+    Attributes:
+        tokens, relative: configs of the encodings of both kinds; None leaves those of the model.
+        positions: where token encodings stand, as a backbone takes it.
+        sharing: which relative encodings are shared, as a backbone takes it.
+        cfg: dotted keys of the config and their values, for all else.
+        keep: whether the encodings are added to those of the model.
+    """
+
+    tokens: list[ConfigType] | None = None
+    relative: list[ConfigType] | None = None
     positions: str | list[int] | None = None
     sharing: str = 'layer'
-    settings: ConfigType = {}
+    cfg: ConfigType = field(default_factory=dict)
+    keep: bool = False
+
+    def arguments(self) -> ConfigType:
+        """The arguments that set them in a backbone."""
+        tokens, relative = (each[0] if each and len(each) == 1 else each or None
+                            for each in (self.tokens, self.relative))
+        return {**({} if self.tokens is None else dict(
+            pos_encoding=tokens, positions=self.positions)), **({} if self.relative is None else
+            dict(rel_pos_encoding=relative, rel_pos_sharing=self.sharing))}
 
 
-def encodings_for_any_size(parsed: ParsedConfig) -> ModelEncodings:
+def encodings_for_any_size(parsed: ParsedConfig) -> Changes:
     """The encodings of a config's model, in a form that fits models of any size.
 
     Raises:
@@ -44,32 +62,28 @@ def encodings_for_any_size(parsed: ParsedConfig) -> ModelEncodings:
         if key in getattr(insertion.cls, 'structure', ()):
             raise ValueError(f'{".".join(insertion.path)}.{key}={value!r} is no encoding')
     encodings = encodings_as_they_stand(parsed)
-    return encodings._replace(tokens=[_without_sizes(each) for each in encodings.tokens],
-                              relative=[_without_sizes(each) for each in encodings.relative])
+    return replace(encodings, tokens=[_without_sizes(each) for each in encodings.tokens or ()],
+                   relative=[_without_sizes(each) for each in encodings.relative or ()])
 
 
-def encodings_as_they_stand(parsed: ParsedConfig) -> ModelEncodings:
+def encodings_as_they_stand(parsed: ParsedConfig) -> Changes:
     """The encodings of a config's model as they stand in it: those that it names, defaults, and
     those of an ``arch``."""
-    encodings = (_encoder_encodings(parsed) if parsed.insertion.kind == 'encoder'
-                 else _backbone_encodings(parsed))
-    positions = encodings.positions
-    return encodings._replace(positions=list(positions) if isinstance(positions, tuple)
-                              else positions)
-
-
-def _backbone_encodings(parsed: ParsedConfig) -> ModelEncodings:
     insertion = parsed.insertion
+    if insertion.kind == 'encoder':
+        return _encoder_encodings(parsed)
     options = {name: insertion.options.get(name, each.default)
                for name, each in parameters_of(insertion.cls).items()}
     if issubclass(insertion.cls, Backbone):
         built: Any = build_backbone(parsed.scope, {**insertion.options, 'type': insertion.type})
         options |= built.encoding_configs
-    return ModelEncodings(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
-                          options['positions'], options['rel_pos_sharing'])
+    positions = options['positions']
+    return Changes(listed(options['pos_encoding']), listed(options['rel_pos_encoding']),
+                   list(positions) if isinstance(positions, tuple) else positions,
+                   options['rel_pos_sharing'])
 
 
-def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
+def _encoder_encodings(parsed: ParsedConfig) -> Changes:
     options = parsed.insertion.options
     absolute = options.get('encoder_pos', None if 'pos_encoding' in options else 'sine')
     if 'encoder_pos' in parsed.insertion.takes:  # A neck has it beside its encoder.
@@ -85,9 +99,10 @@ def _encoder_encodings(parsed: ParsedConfig) -> ModelEncodings:
         positions = None
         tokens.insert(0, NAMED[absolute] if isinstance(absolute, str) else absolute)
     key_pos = (parsed.cfg.model.get('decoder') or {}).get('key_pos', 'sine')
-    return ModelEncodings(tokens, named_relative_encodings(options), positions,
-                          options.get('rel_pos_sharing', 'layer'),
-                          {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
+    return Changes(tokens, named_relative_encodings(options),
+                   list(positions) if isinstance(positions, tuple) else positions,
+                   options.get('rel_pos_sharing', 'layer'),
+                   {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
 
 
 def named_relative_encodings(options: ReadOnlyConfig) -> list[ConfigType]:
@@ -103,7 +118,7 @@ def _without_sizes(encoding: ReadOnlyConfig) -> ConfigType:
 
 
 @cache
-def _encodings_or_reason(name: str) -> ModelEncodings | str:
+def _encodings_or_reason(name: str) -> Changes | str:
     """The encodings of a model in the tables, or a text that says why an entry cannot express them.
     """
     try:
@@ -112,7 +127,7 @@ def _encodings_or_reason(name: str) -> ModelEncodings | str:
         return str(error).partition('. ')[0]
 
 
-def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]], dict[int, str]]:
+def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, Changes]], dict[int, str]]:
     """The rows that a word names: 'paper::cpvt/table6' all of a table, 'paper::cpvt/table6/3' one.
 
     Returns:
@@ -127,7 +142,7 @@ def rows_and_left_out(word: str) -> tuple[list[tuple[str, str, ModelEncodings]],
     if table not in papers.tables_by_id() and of_row in papers.tables_by_id():
         papers.row(table)  # It raises for a row that is not there.
         table, wanted = of_row, int(number_of_row)
-    rows: list[tuple[str, str, ModelEncodings]] = []
+    rows: list[tuple[str, str, Changes]] = []
     left_out: dict[int, str] = {}
     for number, row in enumerate(papers.table(table).rows, 1):
         if wanted not in (None, number):
