@@ -21,8 +21,7 @@ import yaml
 from scipy import stats
 
 from mmposenc.encodings.build import listed
-from mmposenc.lab.compare.page.exports import csv_text
-from mmposenc.lab.compare.page.report import report_html
+from mmposenc.lab.compare.page.report import csv_text, report_html
 from mmposenc.lab.compare.page.results import collect_results
 from mmposenc.lab.compare.statistics.differences import (
     BETTER,

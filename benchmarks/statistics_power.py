@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 from scipy import stats
 
-from mmposenc.lab.compare.page.exports import csv_text
+from mmposenc.lab.compare.page.report import csv_text
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, weighted_contrast
 from mmposenc.lab.compare.statistics.summary import size_factors, values_at

@@ -19,7 +19,7 @@ from mmposenc.catalog.papers import (
     models_by_name,
     tables_by_id,
 )
-from mmposenc.lab.compare.page.exports import csv_text
+from mmposenc.lab.compare.page.report import csv_text
 from mmposenc.terminal.messages import Parser, reporting_errors, suggestion_text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,13 +6,12 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import SEED, add_data, make_config_parser
+from ..terminal.options import SEED, make_config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = make_config_parser(__doc__, 'train_dataloader.dataset.pipeline.3.prob=1',
                                 prog='mmposenc browse')
-    add_data(parser)
     parser.add_argument('--output-dir', required=True, help='folder of the pictures')
     parser.add_argument('--number', type=int, default=20,
                         help='how many images, spread over the data set; -1 for all')

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, SIDE, add_config, add_data, number_between
+from ..terminal.options import COUNT, SIDE, add_config, number_between
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -37,7 +37,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     # Otherwise --seed would stand for --seeds.
     parser = Parser(__doc__, prog='mmposenc compare', allow_abbrev=False)
     add_config(parser, 'train_dataloader.batch_size=16')
-    add_data(parser)
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '

@@ -13,14 +13,7 @@ import json
 import os
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import (
-    SIDE,
-    TOLERANCE,
-    add_data,
-    add_encoding,
-    make_config_parser,
-    sides_of_option,
-)
+from ..terminal.options import SIDE, TOLERANCE, add_encoding, make_config_parser, sides_of_option
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -28,7 +21,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                                 'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none': random weights")
     parser.add_argument('out', help='the file, which ends in .onnx')
-    add_data(parser)
     add_encoding(parser)
     parser.add_argument('--size', type=SIDE, nargs='+', default=(256, 320), metavar='N',
                         help='size of the example: height and width, or one number for both; '

@@ -15,7 +15,6 @@ from ..terminal.messages import reporting_errors
 from ..terminal.options import (
     SIDE,
     USUAL,
-    add_data,
     add_encoding,
     make_config_parser,
     refuse_given,
@@ -25,7 +24,6 @@ from ..terminal.options import (
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = make_config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc inspect')
-    add_data(parser)
     add_encoding(parser)
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--size', type=SIDE, nargs='+', metavar='N', help="size of the model's "

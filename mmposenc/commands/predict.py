@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ..terminal.messages import Parser, counted, reporting_errors
-from ..terminal.options import add_config, add_data
+from ..terminal.options import add_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -18,7 +18,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('source', metavar='SOURCE', help='an image, or a folder of them')
     add_config(parser, 'model.test_cfg.nms.iou_threshold=0.4')
     parser.add_argument('checkpoint', help='the weights')
-    add_data(parser)
     parser.add_argument('--out', required=True, metavar='DIR', help='folder of the results')
     parser.add_argument('--score-thr', type=float, metavar='S', help='detection: only boxes with a '
                         'higher score are written and drawn; default 0.3')

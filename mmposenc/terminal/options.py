@@ -67,7 +67,7 @@ def refuse_given(parser: argparse.ArgumentParser, args: argparse.Namespace, need
 
 
 def make_config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
-    """Make a parser with ``config`` and ``--cfg-options``.
+    """Make a parser with ``config``, ``--cfg-options`` and ``--data``.
 
     Args:
         description: text of the help: the docstring of the command.
@@ -87,13 +87,16 @@ def add_encoding(parser: argparse.ArgumentParser) -> None:
 
 
 def add_config(parser: argparse.ArgumentParser, example: str) -> None:
-    """Add ``config`` and ``--cfg-options`` to a parser."""
+    """Add ``config``, ``--cfg-options`` and ``--data`` to a parser."""
     parser.add_argument('config', help='a file, or mmposenc::<name>, mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_checked_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for '
                         'lists; in place of a tuple and for sizes in pipelines, such as '
                         '...pipeline.1.scale=320,240, a list becomes a tuple')
+    parser.add_argument('--data', metavar='DIR', help='your own data set: as mmposenc prepare '
+                        '--from writes it, or folders train/CLASS and val/CLASS of pictures; '
+                        'names and number of classes are taken from it')
 
 
 def _checked_key_value(word: str) -> str:
@@ -103,18 +106,10 @@ def _checked_key_value(word: str) -> str:
     return word
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--data`` to a parser."""
-    parser.add_argument('--data', metavar='DIR', help='your own data set: as mmposenc prepare '
-                        '--from writes it, or folders train/CLASS and val/CLASS of pictures; '
-                        'names and number of classes are taken from it')
-
-
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that training and testing share."""
     parser.add_argument('--work-dir', help='folder of logs and results (default: work_dir of the '
                         'config, or work_dirs/<name of the config>, with _<NAME> of --encoding)')
-    add_data(parser)
     add_encoding(parser)
     parser.add_argument('--allow-mismatch', action='store_true', help='load the matching weights '
                         'of a checkpoint that does not fit the model, instead of stopping')

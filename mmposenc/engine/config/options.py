@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from mmengine.config import Config, DictAction
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
-from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.signatures import parameters_of
 from mmposenc.terminal.messages import suggestion_text
 
@@ -98,19 +99,22 @@ def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
     for key in options:
         _refuse_unknown_key(cfg, key)
     for key, value in options.items():
-        _open_sections(cfg, key)
-        _forget_other_encoding(cfg, key, value)
-        if isinstance(value, list) and _replaces_tuple(value, key, value_at(cfg, key)):
-            options[key] = tuple(value)  # The shell has no tuples.
+        *sections, name = key.split('.')
+        node: Any = cfg
+        for part in sections:
+            # mmengine would refuse a None on the way, such as ``init_cfg=None``.
+            if hasattr(node, 'get') and part in node and node[part] is None:
+                node[part] = {}
+            node = value_at(node, part)
+        if name == 'type':
+            _forget_other_encoding(node, sections, value)
+        # The shell has no tuples: a list replaces one, or is a size in a pipeline.
+        before = value_at(node, name)
+        if isinstance(value, list) and (isinstance(before, tuple) or (
+                not isinstance(before, list) and 'pipeline' in sections
+                and all(isinstance(each, int) for each in value))):
+            options[key] = tuple(value)
     cfg.merge_from_dict(options)
-
-
-def _replaces_tuple(value: list[object], key: str, before: object) -> bool:
-    """Whether a list from the command line stands for a tuple: it replaces one, or it is a size in
-    a pipeline."""
-    return isinstance(before, tuple) or (
-        not isinstance(before, list) and 'pipeline.' in key
-        and all(isinstance(each, int) for each in value))
 
 
 def _refuse_unknown_key(cfg: Config, key: str) -> None:
@@ -140,26 +144,14 @@ def _refuse_unknown_key(cfg: Config, key: str) -> None:
         node, path = child, f'{path}.{part}'.lstrip('.')
 
 
-def _open_sections(cfg: Config, key: str) -> None:
-    """Turn a None on the way to a key, such as ``init_cfg=None``, into an empty section, because
-    mmengine would refuse it."""
-    node: ConfigType = cfg
-    for part in key.split('.')[:-1]:
-        if hasattr(node, 'get') and part in node and node[part] is None:
-            node[part] = {}
-        node = value_at(node, part)
-
-
-def _forget_other_encoding(cfg: Config, key: str, value: object) -> None:
+def _forget_other_encoding(node: object, sections: list[str], kind: object) -> None:
     """Remove the options of an encoding that is replaced by one of another class."""
-    section, _, name = key.rpartition('.')
-    node = value_at(cfg, section) if name == 'type' else None
     if isinstance(node, (list, tuple)):
-        raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
-                         f'its number, as in {section}.0.type')
-    is_encoding = bool(set(section.split('.')[-2:]) & set(ENCODINGS))
-    if (isinstance(node, dict) and is_encoding
-            and type_without_library(node) != str(value).rpartition('.')[2]):
+        section = '.'.join(sections)
+        raise ValueError(f'--cfg-options {section}.type: {section} is a list of {len(node)}; name '
+                         f'one by its number, as in {section}.0.type')
+    if (isinstance(node, dict) and set(sections[-2:]) & set(ENCODINGS)
+            and type_without_library(node) != str(kind).rpartition('.')[2]):
         node.clear()
 
 
@@ -167,7 +159,7 @@ def config_of_arguments(args: argparse.Namespace) -> Config:
     """Read the config that the arguments of ``add_config`` name, with the options that override it,
     and with the work directory and launcher of ``add_run_options`` if there are these."""
     cfg = load_config(args.config)
-    if getattr(args, 'data', None):
+    if args.data:
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.
     pairs = [word.partition('=') for word in args.cfg_options or ()]

@@ -4,12 +4,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from mmposenc.openmmlab.datasets.coco_files import Coco, has_area, read_coco
+from mmposenc.openmmlab.datasets.coco_files import PART_OF_NAME, Coco, has_area, read_coco
 from mmposenc.openmmlab.datasets.image_files import files_below, image_file_problem
 
 from .folders import PrepareError
 from .labels import FolderContents, LabelledObject, Picture, cut_at_edges
-from .parts import SPLITS
 
 
 def read_coco_labels(source: Path, named: list[str]) -> FolderContents:
@@ -63,7 +62,7 @@ def _picture(source: Path, file: Path, image: Coco) -> Picture:
     """A picture that a file names from its own folder, from the source, or from a folder of
     pictures there, such as ``train2017`` of ``instances_train2017.json``."""
     words = re.split('[^a-z]+', file.relative_to(source).as_posix().lower())
-    part = [SPLITS[word] for word in words if word in SPLITS][:1]
+    part = [PART_OF_NAME[word] for word in words if word in PART_OF_NAME][:1]
     folder, name = file.stem.removeprefix('instances_'), Path(image['file_name'])
     places = [place / name for place in (
         file.parent, source / folder, source / 'images' / folder, source / 'images', source)]

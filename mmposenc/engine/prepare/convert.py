@@ -10,13 +10,14 @@ from typing import Any
 
 from PIL import Image
 
+from mmposenc.openmmlab.datasets.coco_files import PART_OF_NAME
 from mmposenc.terminal.messages import counted, printable
 
 from .coco import read_coco_labels
 from .folders import Counts, Log, PrepareError, build_folder
 from .labels import Picture, read_label_map, read_labels
 from .names import VOID, Colour, colours_of_table, yolo_description
-from .parts import SPLITS, part_by_picture
+from .parts import part_by_picture
 
 #: For each part, its folder in ADE20K's layout.
 ADE_PARTS = {'train': 'training', 'val': 'validation', 'test': 'test'}
@@ -156,7 +157,8 @@ def _unused_path(place: Path, picture: Picture, suffix: str) -> Path:
     """The path of what is written for a picture, whose folder is made: its key without the folder
     of the part."""
     *folders, stem = picture.key.split('/')
-    to = place.joinpath(*(each for each in folders if each.lower() not in SPLITS), stem + suffix)
+    own = [each for each in folders if each.lower() not in PART_OF_NAME]
+    to = place.joinpath(*own, stem + suffix)
     if to.exists():
         raise PrepareError(f'{picture.path}: a picture of another folder has the name '
                            f'{to.name}, too; rename one')

@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
+from mmposenc.openmmlab.datasets.coco_files import PART_OF_NAME
 from mmposenc.openmmlab.datasets.image_files import PICTURES, Size, files_below, size_of_file
 from mmposenc.openmmlab.datasets.label_maps import map_problem, pair_problem
 from mmposenc.terminal.messages import counted
@@ -26,7 +27,7 @@ _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 #: Names of folders that say what a file is, and not to which picture it belongs.
 _ROLES = {'images', 'img', 'imgs', 'jpegimages'} | _LABEL_ROLES
 #: Names of files that list the pictures of a part.
-PART_LISTS = ('train.txt', 'val.txt', 'valid.txt', 'test.txt')
+PART_LISTS = {f'{name}.txt' for name in PART_OF_NAME}
 _NO_LABELS = {'classes.txt', 'labels.txt', *PART_LISTS}
 
 

@@ -5,6 +5,7 @@ import random
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mmposenc.openmmlab.datasets.coco_files import PART_OF_NAME
 from mmposenc.openmmlab.datasets.image_files import PICTURES, files_below
 from mmposenc.openmmlab.datasets.lists import lines_of
 from mmposenc.terminal.messages import counted
@@ -12,9 +13,6 @@ from mmposenc.terminal.messages import counted
 from .folders import Log, PrepareError
 from .labels import PART_LISTS, Picture
 
-#: For names of folders and lists, the part (train, val or test) of the pictures in them.
-SPLITS = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
-          'validation': 'val', 'test': 'test', 'testing': 'test'}
 #: For each part, places that say which pictures it has: for each the paths where it may be.
 _Places = dict[str, list[list[Path]]]
 
@@ -73,7 +71,7 @@ def _places_of_lists(kind: str, source: Path) -> _Places:
     folder = 'Segmentation' if kind == 'masks' else 'Main'
     places: _Places = {}
     for path in [path for path in lists if path.parent.name == folder] or lists:
-        places.setdefault(SPLITS[path.stem], []).append([path])
+        places.setdefault(PART_OF_NAME[path.stem], []).append([path])
     return places
 
 
@@ -107,8 +105,8 @@ def parts_of_folders(pictures: list[Picture]) -> dict[str, str]:
     Raises:
         PrepareError: only some pictures are in them.
     """
-    part_of = {each.key: next((SPLITS[name] for name in each.key.lower().split('/')[:-1]
-                               if name in SPLITS), '') for each in pictures}
+    part_of = {each.key: next((PART_OF_NAME[name] for name in each.key.lower().split('/')[:-1]
+                               if name in PART_OF_NAME), '') for each in pictures}
     if not {'train', 'val'} <= {*part_of.values()}:
         return {}
     for each in pictures:

@@ -43,8 +43,7 @@ from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
 from .monitored import check_monitored
 from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
-from .resuming import changed_settings, schedule_settings
-from .schedules import check_schedules
+from .schedules import changed_settings, check_schedules, schedule_settings
 from .seeding import with_seeded_batches
 
 #: The first line of a config that a runner writes.

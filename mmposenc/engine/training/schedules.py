@@ -1,11 +1,20 @@
-"""Compares the schedules of a training with its length, before the first step."""
+"""Compares the schedules of a training with its length, before the first step, and with those of
+the training that it resumes."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from mmengine.config import Config
+from mmengine.dist import get_world_size
 from mmengine.optim import _ParamScheduler
 from mmengine.runner import IterBasedTrainLoop, Runner
 
 from mmposenc.openmmlab.logs import warn
 
+from ..config.nodes import flat_config, value_at
+
+#: The sections of a config whose values a checkpoint puts back.
+_SECTIONS = ('optim_wrapper', 'param_scheduler', 'train_cfg')
 #: A schedule may be this share longer or shorter than the training, because people round.
 _ROUNDED = 0.1
 #: Arguments that say how many epochs or steps a scheduler takes from its begin to its last value.
@@ -76,3 +85,25 @@ def _is_warm_up(scheduler: _ParamScheduler) -> bool:
     start = getattr(scheduler, 'start_factor', getattr(scheduler, 'factor', 1))
     return (start < getattr(scheduler, 'end_factor', 1)
             or 'Warmup' in type(scheduler).__name__)
+
+
+
+def schedule_settings(cfg: Config) -> dict[str, str]:
+    """What a config says of optimizer and schedule, and how many images a step of all processes
+    has, to be saved in a checkpoint.
+
+    Returns:
+        the text of each value by its dotted key, such as ``optim_wrapper.optimizer.lr``.
+    """
+    config = cfg.to_dict()
+    images = (value_at(config, 'train_dataloader.batch_size') or 1) * get_world_size()
+    settings = flat_config({**{name: config.get(name) for name in _SECTIONS},
+                            'images of a step': images})
+    return {key: value.__name__ if isinstance(value, type) else repr(value)
+            for key, value in settings.items()}
+
+
+def changed_settings(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The settings that differ, as lines ``KEY: BEFORE -> NOW``."""
+    return [f'{key}: {before.get(key, "none")} -> {now.get(key, "none")}'
+            for key in dict.fromkeys([*before, *now]) if before.get(key) != now.get(key)]

@@ -185,38 +185,37 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     changed = with_entry(parsed, entry)
     # Whatever else an entry changes may affect what a neck or head takes.
     whole = parsed.insertion.kind == 'encoder' or bool(entry.changes.cfg)
-    error = _first_error(parsed.scope, changed, whole, sizes, 'meta')
-    if error is not None and not isinstance(error[0], ValueError):
+    _raise_first_error(f'encoding {entry.name!r} does not fit {parsed.insertion.type}', changed,
+                       sizes, whole=whole)
+    return changed
+
+
+def _raise_first_error(what: str, cfg: Config, sizes: Mapping[float, Size], *, whole: bool = True
+                       ) -> None:
+    """Raise ValueError, which begins with ``what``, if a model, or its backbone, cannot be built or
+    fails at one of some sizes."""
+    parsed, where = ParsedConfig(cfg), ''
+    for device in ('meta', 'cpu'):
+        try:
+            model = (build_bare(cfg, device, check=device == 'meta') if whole
+                     else build_backbone(parsed.library, parsed.backbone, device))
+            for factor, size in sizes.items():
+                where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
+                image = torch.zeros(1, parsed.channels, *size, device=device)
+                with torch.no_grad():
+                    if whole:
+                        run_network(parsed.library, model, image)
+                    else:
+                        model(set_img_shapes(image, [size]))
+            return
+        except Exception as error:  # A model may raise anything for what it cannot have.
+            if device == 'cpu' or isinstance(error, ValueError):
+                raise ValueError(f'{what}{where}: {error_text(error)}') from error
         # The model needs numbers, as deformable attention does. None of the encodings that it takes
         # has a largest size, so small images are enough, one for each size that is left.
         small = {(min(height, SMALL), min(width, SMALL)): factor
                  for factor, (height, width) in sizes.items()}
-        error = _first_error(parsed.scope, changed, whole,
-                             {factor: size for size, factor in small.items()}, 'cpu')
-    if error is not None:
-        raise ValueError(f'encoding {entry.name!r} does not fit {parsed.insertion.type}'
-                         f'{error[1]}: {error_text(error[0])}') from error[0]
-    return changed
-
-
-def _first_error(scope: str, cfg: Config, whole: bool, sizes: Mapping[float, Size], device: str
-                 ) -> tuple[Exception, str] | None:
-    """The error of a model, or of its backbone, at the first of some sizes that fails."""
-    where = ''
-    try:
-        model = (build_bare(cfg, device, check=device == 'meta') if whole
-                 else build_backbone(scope, cfg.model.backbone, device))
-        for factor, size in sizes.items():
-            where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
-            image = torch.zeros(1, ParsedConfig(cfg).channels, *size, device=device)
-            with torch.no_grad():
-                if whole:
-                    run_network(scope, model, image)
-                else:
-                    model(set_img_shapes(image, [size]))
-    except Exception as error:  # A model may raise anything for what it cannot have.
-        return error, where
-    return None
+        sizes, where = {factor: size for size, factor in small.items()}, ''
 
 
 def check_builds(cfg: Config) -> None:
@@ -228,13 +227,7 @@ def check_builds(cfg: Config) -> None:
     Raises:
         ValueError: it can't, with the reason.
     """
-    error = _first_error(cfg.default_scope, cfg, True, {}, 'meta')
-    # Models that need numbers cannot be built on the meta device.
-    if error is not None and not isinstance(error[0], ValueError):
-        error = _first_error(cfg.default_scope, cfg, True, {}, 'cpu')
-    if error is not None:
-        raise ValueError(f"the model of the config can't be built: {error_text(error[0])}"
-                         ) from error[0]
+    _raise_first_error("the model of the config can't be built", cfg, {})
 
 
 def read_encoded_config(args: argparse.Namespace) -> Config:

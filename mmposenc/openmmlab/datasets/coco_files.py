@@ -13,8 +13,9 @@ import numpy as np
 
 #: The content of a file in COCO's format.
 Coco = dict[str, Any]
-#: For each part of a data set, the beginnings of the names that tools give to its folder.
-PART_NAMES = {'train': ('train',), 'val': ('val', 'valid'), 'test': ('test',)}
+#: For each name that tools give to the folder or the list of a part of a data set, the part.
+PART_OF_NAME = {'train': 'train', 'training': 'train', 'val': 'val', 'valid': 'val',
+                'validation': 'val', 'test': 'test', 'testing': 'test'}
 
 
 def coco_part(root: Path, part: str) -> tuple[str, str] | None:
@@ -26,7 +27,7 @@ def coco_part(root: Path, part: str) -> tuple[str, str] | None:
     ``train/_annotations.coco.json`` among the pictures.
     """
     patterns = '{0}.json', 'annotations/{0}.json', 'annotations/instances_{0}*.json'
-    for name in PART_NAMES[part]:
+    for name in (name for name, each in PART_OF_NAME.items() if each == part):
         for file in (path for each in patterns for path in sorted(root.glob(each.format(name)))):
             folder = file.stem.removeprefix('instances_')
             for place in (folder, f'images/{folder}'):

@@ -10,8 +10,7 @@ from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.testing import set_tta
-from mmposenc.engine.config.tta import views_at_test_size
+from mmposenc.engine.config.testing import set_tta, views_at_test_size
 
 LOAD, PACK = dict(type='LoadImageFromFile'), dict(type='PackSegInputs')
 

@@ -14,7 +14,7 @@ import pytest
 from helpers.made_up_studies import METRIC, drawn, encoding, run, study
 from scipy import stats
 
-from mmposenc.lab.compare.page import charts, exports, tables
+from mmposenc.lab.compare.page import charts, report, tables
 from mmposenc.lab.compare.page.report import write_report
 from mmposenc.lab.compare.statistics import formats
 from mmposenc.lab.compare.statistics.summary import with_summary
@@ -175,7 +175,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
         encoding(f'{start}1', label=f'{start}cmd|x') for start in starts])
     for each in results['runs']:
         each['note'] = f'{each["encoding"]}()'
-    rows = list(csv.DictReader(io.StringIO(exports.results_csv(results), newline='')))
+    rows = list(csv.DictReader(io.StringIO(report.results_csv(results), newline='')))
     assert [(row['encoding'], row['label'], row['note']) for row in rows] == [
         (f"'{start}1", f"'{start}cmd|x", f"'{start}1()") for start in starts.replace('\r', '\n')]
     assert {row['value'] for row in rows} == {'-80.0'}
@@ -185,4 +185,4 @@ def test_where_nothing_has_run_rows_are_empty():
     results = study({'none': {1.0: [80.]}}, runs=[run('none', 0, {}, status='waiting')])
     row, = tables.overview_table(with_summary(results)).rows
     assert [cell.text for cell in row[:3]] == ['no encoding', '–', '0']
-    assert len(exports.results_csv(results).splitlines()) == 2
+    assert len(report.results_csv(results).splitlines()) == 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import Results
-from ..study.files import Record
+from ..study.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,7 @@ from mmposenc.terminal.messages import comment_lines
 
 from ..running.recording import is_taken, read_record, versions_and_machine
 from ..statistics.summary import with_summary
-from ..study.files import Record, write_text
-from ..study.schema import COSTS, read_json_if_any
+from ..study.records import COSTS, Record, read_json_if_any, write_text
 from ..study.study import Run, Study
 from .report import write_report
 

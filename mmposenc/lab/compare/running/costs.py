@@ -19,8 +19,7 @@ from mmposenc.engine.variants.sizes import config_at_size, size_at
 from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
 
-from ..study.files import Record, write_json
-from ..study.schema import COSTS, read_json_if_any
+from ..study.records import COSTS, Record, read_json_if_any, write_json
 from ..study.study import Study, planning_lock
 
 #: The number of timed passes; one that is not timed comes before them.

@@ -5,7 +5,7 @@ import time
 from statistics import mean
 
 from ..statistics.formats import seconds_text, value_at_trained_size, value_text
-from ..study.files import Record
+from ..study.records import Record
 from ..study.study import Run, Study
 from .recording import is_over, read_record
 

@@ -18,8 +18,7 @@ from mmposenc.engine.training.lock import check_unlocked
 from mmposenc.terminal.messages import printable
 from mmposenc.user_classes import is_file_class, text_hash
 
-from ..study.files import Record, write_json
-from ..study.schema import RUN, read_json_if_any
+from ..study.records import RUN, Record, read_json_if_any, write_json
 from ..study.study import Run, Study
 from .workers import num_usable_cores
 

@@ -27,7 +27,7 @@ from mmposenc.engine.variants.sizes import config_at_size
 from mmposenc.terminal.messages import in_a_line
 
 from ..study.config import value_of_test
-from ..study.files import Record
+from ..study.records import Record
 from ..study.study import Run, Study, read_study
 from .recording import (
     RecordHook,

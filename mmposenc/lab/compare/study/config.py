@@ -12,7 +12,7 @@ from mmposenc.engine.config.nodes import listed, type_without_library
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.terminal.messages import suggestion_text
 
-from .files import Record
+from .records import Record
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,16 @@ from mmposenc.engine.variants.model_encodings import Changes
 
 from .config import StudyConfig
 from .config_text import differing_values
-from .files import Record, read_text, with_none_for_not_finite, write_json, write_text
-from .schema import SCHEMA, STUDY, read_json_if_any
+from .records import (
+    SCHEMA,
+    STUDY,
+    Record,
+    read_json_if_any,
+    read_text,
+    with_none_for_not_finite,
+    write_json,
+    write_text,
+)
 
 #: The file with the base config of a study and its options.
 CONFIG = 'config.py'
