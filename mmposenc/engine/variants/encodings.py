@@ -55,6 +55,10 @@ class Entry:
     label: str
     changes: Changes
 
+    def fields(self) -> ConfigType:
+        """The entry as plain values, which a file can hold."""
+        return {'name': self.name, 'label': self.label, 'changes': self.changes.fields()}
+
     @property
     def slug(self) -> str:
         """The name in a form that can be the name of a folder."""
@@ -249,16 +253,12 @@ def _entry_of_fields(fields: ConfigType, folder: Path) -> Entry:
     for key, slot in (('positions', SLOTS[0]), ('rel_pos_sharing', SLOTS[1])):
         if key in fields and slot not in fields:
             raise ValueError(f'{name}: {key}={fields[key]!r} without a {slot}')
-    tokens, relative = (_encoding_configs(fields, slot, folder) for slot in SLOTS)
-    return Entry(name, str(fields.get('label', name)), Changes(
-        tokens, relative, fields.get('positions'), fields.get('rel_pos_sharing', 'layer'),
-        fields.get('cfg') or {}))
+    configs = {slot: _encoding_configs(fields, slot, folder) for slot in SLOTS if slot in fields}
+    return Entry(name, str(fields.get('label', name)), Changes.read({**fields, **configs}))
 
 
-def _encoding_configs(fields: ConfigType, slot: str, folder: Path) -> list[ConfigType] | None:
-    """The configs of an entry's encodings in a slot; None if it does not name the slot."""
-    if slot not in fields:
-        return None
+def _encoding_configs(fields: ConfigType, slot: str, folder: Path) -> list[ConfigType]:
+    """The configs of an entry's encodings in a slot."""
     try:
         return [_encoding_config(each, folder) for each in listed(fields[slot]) if each != 'none']
     except ValueError as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mmposenc.backbones.base import Backbone
 from mmposenc.catalog import papers
+from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.models import build_backbone
@@ -41,6 +42,18 @@ class Changes:
     sharing: str = 'layer'
     cfg: ConfigType = field(default_factory=dict)
     keep: bool = False
+
+    @classmethod
+    def read(cls, fields: ReadOnlyConfig) -> Changes:
+        """The changes that :meth:`fields` gives."""
+        tokens, relative = (listed(fields[slot]) if slot in fields else None for slot in SLOTS)
+        return cls(tokens, relative, fields.get('positions'),
+                   fields.get('rel_pos_sharing', 'layer'), dict(fields.get('cfg') or {}),
+                   bool(fields.get('keep')))
+
+    def fields(self) -> ConfigType:
+        """The same as plain values: the arguments of a backbone, ``cfg`` and ``keep``."""
+        return {'cfg': self.cfg, **self.arguments(), **({'keep': True} if self.keep else {})}
 
     def arguments(self) -> ConfigType:
         """The arguments that set them in a backbone."""

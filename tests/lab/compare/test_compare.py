@@ -124,7 +124,7 @@ FOREIGN = [
     ('config.py', (f'dict(a={RAN}, ', 'dict('), 'of the config is another'),
     ('config.py', (f'dict(**{RAN}, ', 'dict('), 'of the config'),
     ('config.py', ('(' * 5000, ''), 'config.py is damaged .it is no Python'),
-    ('study.json', dict(schema=1), f'{OLD} .study.schema=1 must be 2, as in this version'),
+    ('study.json', dict(schema=2), f'{OLD} .study.schema=2 must be 1, as in this version'),
     ('study.json', dict(seeds=[2 ** 32]), 'study.seeds.0=4294967296 must be a seed'),
     ('study.json', '[' * 10 ** 5, f'study.json {OLD} .maximum recursion'),
     (RUN, dict(checkpoint='../../a.pth'), "run.checkpoint='../../a.pth' must be a path in the st"),

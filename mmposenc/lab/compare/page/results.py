@@ -32,7 +32,7 @@ def collect_results(study: Study) -> Record:
         counted = [row['parameters'] for row in rows.values() if row['parameters']]
         costs = [{'factor': factor, **{kind: rows.get(factor, {}).get(kind) for kind in _COSTS}}
                  for factor in study.sizes]
-        encodings.append({**asdict(entry), 'costs': costs, 'parameters': parameters.get(
+        encodings.append({**entry.fields(), 'costs': costs, 'parameters': parameters.get(
             entry.name, counted[0] if counted else None)})
     number, unit = study.base.length
     # One image of this size was counted and timed; until then it is what the config says.

@@ -14,7 +14,7 @@ from mmposenc.writing import writing_whole_file
 
 #: The content of a JSON file of a study, or a part of it.
 Record: TypeAlias = dict[str, Any]
-SCHEMA = 2
+SCHEMA = 1
 
 
 def _is_number(value: Any, least: float = -1e18) -> bool:

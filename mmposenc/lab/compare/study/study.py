@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mmengine.config import Config
@@ -118,7 +118,7 @@ def read_study(folder: Path) -> Study:
     return Study(folder, StudyConfig(Config.fromfile(folder / CONFIG)), fields['config'],
                  fields['command'], fields['created'],
                  tuple(
-                     Entry(each['name'], each['label'], Changes(**each['changes']))
+                     Entry(each['name'], each['label'], Changes.read(each['changes']))
                      for each in fields['entries']), tuple(fields['seeds']),
                  tuple(fields['sizes']), fields['margin'])
 
@@ -129,7 +129,7 @@ def write_study(study: Study, *, with_config: bool = False) -> None:
         write_text(study.folder / CONFIG, study.base.cfg.pretty_text)
     fields = {each.name: getattr(study, each.name) for each in dataclasses.fields(study)
               if each.name not in ('folder', 'base')}
-    fields['entries'] = [asdict(each) for each in study.entries]
+    fields['entries'] = [each.fields() for each in study.entries]
     write_json(study.folder / 'study.json', {'schema': SCHEMA, **fields})
 
 
@@ -167,8 +167,8 @@ def extended_study(new: Study) -> Study:
     entries: dict[str, Entry] = {}
     for each in old['entries']:
         entry = entries[each['name']] = asked.get(each['name']) or entry_of_name(each['name'])
-        if with_none_for_not_finite(asdict(entry)) != each:
-            raise _error_of_difference(new, f'the encoding {entry.name!r}', each, asdict(entry))
+        if with_none_for_not_finite(entry.fields()) != each:
+            raise _error_of_difference(new, f'the encoding {entry.name!r}', each, entry.fields())
     both = replace(
         new, entries=tuple({**entries, **asked}.values()), created=old['created'],
         seeds=tuple(sorted({*old['seeds'], *new.seeds})), command=old['command'],
