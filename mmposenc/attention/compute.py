@@ -12,8 +12,8 @@ from torch import Tensor
 from ..functional.tracing import is_exporting, is_transforming, may_branch_on
 from .fast.choice import fastest_implementation, with_terms_folded
 from .fast.chunked import chunked
-from .fast.sdpa import sdpa
-from .fast.sizes import is_trained, on_cpu
+from .fast.sdpa import fits_attn_mask, sdpa
+from .fast.term_writers import has_writer
 from .masks import open_blocked_queries
 from .terms import Problem, Term
 
@@ -60,11 +60,21 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None,
 
 def _weighted_values(problem: Problem, implementation: str, need_weights: bool
                      ) -> tuple[Tensor, Tensor | None]:
-    """The weighted sum of values, and the weights if they are needed."""
+    """The weighted sum of values, and the weights if they are needed.
+
+    Raises:
+        ValueError: the implementation cannot compute a term.
+    """
     if need_weights:
         return reference(problem, need_weights)
     folded = problem if implementation == 'reference' else with_terms_folded(problem)
-    out = _COMPUTE[chosen_implementation(folded, implementation)](folded)
+    chosen = chosen_implementation(folded, implementation)
+    compute, can_compute = _COMPUTE[chosen]
+    uncomputed = {type(term).__name__ for term in folded.terms if not can_compute(term)}
+    if uncomputed:
+        raise ValueError(f"implementation={chosen!r} cannot compute terms of the kind "
+                         f"{', '.join(sorted(uncomputed))}; use 'auto', 'chunked' or 'reference'")
+    out = compute(folded)
     return out if folded is problem else out[..., :problem.v.shape[-1]], None
 
 
@@ -108,8 +118,8 @@ def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Ten
 def use_sdpa(bias: Tensor | None, problem: Problem) -> bool:
     """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient, and for any
     gradient in bfloat16."""
-    if on_cpu(problem):
-        trains_half = problem.q.dtype == torch.bfloat16 and is_trained(problem)
+    if problem.on_cpu:
+        trains_half = problem.q.dtype == torch.bfloat16 and problem.is_trained
         return not (trains_half or (bias is not None and bias.requires_grad))
     return bias is None or not bias.requires_grad or sdpa_supports(problem)
 
@@ -118,12 +128,14 @@ def sdpa_supports(problem: Problem) -> bool:
     """Whether SDPA has a backward pass. That of its kernels on a GPU reads what the forward pass
     keeps only where q, k or v needs a gradient, and fails where the mask alone needs one, as in
     frozen blocks whose encodings are trained."""
-    return on_cpu(problem) or not is_trained(problem) or any(
+    return problem.on_cpu or not problem.is_trained or any(
         x.requires_grad for x in (problem.q, problem.k, problem.v))
 
 
-_COMPUTE: dict[str, Callable[[Problem], Tensor]] = {
-    'reference': lambda problem: reference(problem)[0], 'sdpa': sdpa, 'chunked': chunked}
+#: The implementations, and which terms each of them can compute.
+_COMPUTE: dict[str, tuple[Callable[[Problem], Tensor], Callable[[Term], bool]]] = {
+    'reference': (lambda problem: reference(problem)[0], lambda term: True),
+    'sdpa': (sdpa, fits_attn_mask), 'chunked': (chunked, has_writer)}
 #: The names that ``implementation`` may have.
 IMPLEMENTATIONS = ('auto', *_COMPUTE)
 

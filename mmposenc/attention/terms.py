@@ -195,6 +195,28 @@ class Problem(NamedTuple):
     dropout_p: float = 0.0
 
     @property
+    def pairs(self) -> int:
+        """The number of pairs of a query and a key in one head."""
+        return int(self.q.shape[2] * self.k.shape[2])
+
+    @property
+    def logits_bytes(self) -> int:
+        """The bytes of the logits of all heads and images."""
+        return self.q.shape[:2].numel() * self.pairs * self.q.element_size()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the tensors are on a CPU."""
+        return self.q.device.type == 'cpu'
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the attention needs a gradient."""
+        tensors = [self.q, self.k, self.v, *(
+            x for term in self.terms for x in vars(term).values() if isinstance(x, Tensor))]
+        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+    @property
     def grids(self) -> tuple[Grid, Grid]:
         """The grids of queries and keys; an attention with an encoding always has them."""
         assert self.query is not None and self.key is not None

@@ -51,7 +51,9 @@ class AxisHalves(Term):
             rows = rows + self.row_bias[:, :, None].to(q.dtype)
         if self.col_bias is not None:
             cols = cols + self.col_bias[:, None].to(q.dtype)
-        rows, cols = (F.pad(x.flatten(2, 3), (0, 0, self.prefix, 0)) for x in (rows, cols))
+        rows, cols = rows.flatten(2, 3), cols.flatten(2, 3)
+        if self.prefix:
+            rows, cols = (F.pad(x, (0, 0, self.prefix, 0)) for x in (rows, cols))
         if self.prefix_vector is None or not self.prefix:
             return rows, cols, None
         return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)

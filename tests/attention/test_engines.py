@@ -21,7 +21,7 @@ from helpers.relative_checks import (
 
 from mmposenc.attention import terms
 from mmposenc.attention.compute import IMPLEMENTATIONS
-from mmposenc.attention.fast import chunked, sdpa, writers
+from mmposenc.attention.fast import chunked, sdpa, term_writers
 from mmposenc.attention.fast.dropout import DropoutFactors
 from mmposenc.attention.fast.layout import chunk_groups
 from mmposenc.encodings import RelativeEncoding
@@ -54,9 +54,9 @@ def test_chunks(name, grids, prefix, num_heads):
 def dropped(encoding, inputs, grids, mask, seed=3):
     """Output and gradients of chunks with dropout, and the weights they kept."""
     calls = []
-    original = chunked.attend_in_chunks
-    with mock.patch.object(chunked, 'attend_in_chunks',
-                           lambda call, qkv: calls.append(call) or original(call, qkv)):
+    original = chunked.planned_call
+    with mock.patch.object(chunked, 'planned_call',
+                           lambda problem: calls.append(original(problem)) or calls[0]):
         torch.manual_seed(seed)
         found = results(encoding, inputs, *grids, key_padding_mask=mask, implementation='chunked',
                         dropout_p=0.3)
@@ -66,13 +66,13 @@ def dropped(encoding, inputs, grids, mask, seed=3):
 def kept_pairs(call, num_images, num_heads):
     """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk)."""
     drop, layout = call.dropout.start(), call.layout
-    out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys)
-    for _, parts in chunk_groups(num_images, num_heads, layout, call.cut):
+    out = torch.empty(num_images, num_heads, layout.len_q, layout.len_k)
+    for _, parts in chunk_groups(num_images, num_heads, layout, call.limits):
         for chunk in parts:
-            shape = (chunk.size, chunk.queries.stop - chunk.queries.start, layout.num_keys)
+            shape = (chunk.size, chunk.num_queries, layout.len_k)
             drawn = chunk.by_image(drop.draw(torch.empty(shape)))
             out[chunk.images, chunk.heads, chunk.queries] = drawn
-    return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
+    return out
 
 
 @pytest.mark.parametrize('prefix', [0, 1])
@@ -178,8 +178,8 @@ FAST_IMPLEMENTATIONS = {
 
 
 def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
-    """Registering by type would hide one that is missing: it runs by its definition. Each kind is
-    among the encodings by which the tests above hold every implementation to the definition."""
+    """One that is missing would run by its definition, and nobody would see it. Each kind is among
+    the encodings by which the tests above hold every implementation to the definition."""
     kinds = {terms.DenseBias: [terms.DenseBias(torch.zeros(1, 1, 15, 15))]}
     for name, prefix in itertools.product(examples.RELATIVE, (0, 1)):
         for term in terms_of(examples.relative(name, (3, 5), num_prefix_tokens=prefix), (3, 5)):
@@ -190,7 +190,7 @@ def test_every_kind_of_term_has_the_implementations_that_it_is_said_to_have():
     assert {kind.__name__ for kind in kinds} == own == set(FAST_IMPLEMENTATIONS)
     for kind, some in kinds.items():
         has = {'sdpa': any(sdpa.fits_attn_mask(term) for term in some),
-               'chunked': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term)}
+               'chunked': kind in term_writers.WRITERS}
         assert {how for how, yes in has.items() if yes} == FAST_IMPLEMENTATIONS[kind.__name__], kind
 
 

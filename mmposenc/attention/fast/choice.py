@@ -11,8 +11,7 @@ from ..terms import Problem
 from ..vector_terms import Channels, VectorsAddedToKeys
 from . import thresholds
 from .sdpa import fits_attn_mask
-from .sizes import is_trained, logits_bytes, on_cpu, pairs_of
-from .writers import has_writer
+from .term_writers import has_writer
 
 
 def with_terms_folded(problem: Problem) -> Problem:
@@ -49,23 +48,23 @@ def fastest_implementation(problem: Problem) -> str:
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
     own kernels, unless all pairs would be large.
     """
-    on_gpu = not on_cpu(problem)
+    on_gpu = not problem.on_cpu
     if on_gpu and not problem.terms:
         return 'sdpa'
     only_in_chunks = problem.dropout_p > 0.0 or problem.regions is not None
     if not (problem.terms or only_in_chunks):
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if (logits_bytes(problem) <= definition_bytes(problem.q.device)
+    if (problem.logits_bytes <= definition_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)
             # Keys that heads share, and values of other channels.
             or len({each.shape[1] for each in (problem.q, problem.k, problem.v)}) > 1
             or problem.q.shape[3] != problem.v.shape[3]):
         return 'reference'
-    if (on_gpu or only_in_chunks or is_trained(problem) or problem.q.dtype == torch.bfloat16
+    if (on_gpu or only_in_chunks or problem.is_trained or problem.q.dtype == torch.bfloat16
             or not all(fits_attn_mask(term) for term in problem.terms)):
         return 'chunked'
     most = thresholds.MASK_BELOW_ONEDNN if onednn_halves_time() else thresholds.MASK_BELOW
-    return 'sdpa' if pairs_of(problem) < most else 'chunked'
+    return 'sdpa' if problem.pairs < most else 'chunked'
 
 
 def definition_bytes(device: torch.device) -> float:
@@ -79,11 +78,11 @@ def definition_bytes(device: torch.device) -> float:
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
-    pairs, many_keys = pairs_of(problem), problem.k.shape[2] >= thresholds.PLAIN_CHUNKS_KEYS
+    pairs, many_keys = problem.pairs, problem.k.shape[2] >= thresholds.PLAIN_CHUNKS_KEYS
     if problem.q.dtype == torch.bfloat16:
-        if is_trained(problem):
-            return logits_bytes(problem) > thresholds.PLAIN_TRAINED_BYTES
-        return logits_bytes(problem) > thresholds.DEFINITION_BYTES and (
+        if problem.is_trained:
+            return problem.logits_bytes > thresholds.PLAIN_TRAINED_BYTES
+        return problem.logits_bytes > thresholds.DEFINITION_BYTES and (
             many_keys or pairs < thresholds.WINDOW_PAIRS)
     return (many_keys and problem.q.dtype == torch.float32
             and pairs >= thresholds.PLAIN_CHUNKS_FROM and onednn_halves_time())

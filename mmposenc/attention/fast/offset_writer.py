@@ -3,32 +3,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mmposenc.functional.grids import Grid, are_strides_whole
+from mmposenc.functional.grids import Grid
 
-from ..terms import DenseBias, OffsetBias
-from . import thresholds
-from .layout import Layout
+from ..terms import OffsetBias, Problem
 from .products import add_sum, add_summed_by_head
-from .writers import ChunkWork, LogitWriter, Writer, copy_or_add, writer
+from .writers import ChunkWork, Writer, copy_or_add
 
 
-@writer.register(OffsetBias)
-def offset_bias_writer(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float
-                       ) -> Writer:
-    """Build the writer. Where strides are not whole numbers there are no common offsets, and rows
-    of short sequences are too short for slices: there the bias of all pairs is added."""
-    if (layout.len_q * layout.len_k < thresholds.SHIFTS_FROM
-            or not are_strides_whole(term.query, term.key)):
-        return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
-    runs = offset_runs(term.table.to(q.dtype), term.query, term.key)
-    prefix = None if term.prefix_bias is None or not term.prefix else term.prefix_bias.to(q.dtype)
-    return OffsetBiasWriter(runs, prefix, layout)
-
-
-class OffsetBiasWriter(LogitWriter):
-    """Adds a bias by offset, row by row, from slices of one tensor. ``runs`` (heads or 1, Wq, row
-    offsets, Wk) has the bias of every pair of columns at each row offset, key minus query, and
-    ``prefix`` (heads or 1, 3) that of pairs with a prefix token.
+class OffsetBiasWriter(Writer):
+    """Adds a bias by offset, row by row, from slices of one tensor. Its inputs are ``runs`` (heads
+    or 1, Wq, row offsets, Wk), the bias of every pair of columns at each row offset, key minus
+    query, and that of pairs with a prefix token (heads or 1, 3), if there is one.
 
     All keys of a row of queries are one slice of the runs; for the next row of queries the slice
     begins one row offset earlier.
@@ -36,43 +21,40 @@ class OffsetBiasWriter(LogitWriter):
 
     whole_rows = True
 
-    def __init__(self, runs: Tensor, prefix: Tensor | None, layout: Layout) -> None:
-        self.inputs = (runs,) if prefix is None else (runs, prefix)
-        self.layout = layout
-        assert layout.query is not None and layout.key is not None
-        self.height, self.width = layout.query.hw
-        self.stride, self.step = int(layout.query.stride_h), int(layout.key.stride_h)
+    def __init__(self, term: OffsetBias, problem: Problem) -> None:
+        dtype, self.query, self.key = problem.q.dtype, term.query, term.key
+        runs = offset_runs(term.table.to(dtype), term.query, term.key)
+        self.inputs = (runs,) if term.prefix_bias is None or not term.prefix else (
+            runs, term.prefix_bias.to(dtype))
+        self.prefix = term.prefix
 
     def _run_and_logit_slices(self, work: ChunkWork, runs: Tensor,
                               logits: Tensor) -> list[tuple[Tensor, Tensor]]:
         """For each row of queries, its slice of the runs (heads or 1, Wq, Hk, Wk) and its part of
         the logits, which has the images in front."""
-        assert self.layout.key is not None
-        chunk, key = work.chunk, self.layout.key
+        chunk, stride, step = work.chunk, int(self.query.stride_h), int(self.key.stride_h)
         runs = runs[chunk.heads] if runs.shape[0] > 1 else runs
-        cells: Tensor = chunk.by_image(logits)[..., self.layout.cell_keys].unflatten(-1, key.hw)
+        cells = chunk.by_image(logits)[..., self.prefix:].unflatten(-1, self.key.hw)
         pairs = []
         for row in range(chunk.num_rows):
-            first = self.stride * (self.height - 1 - chunk.first_row - row)
-            last = first + self.step * (key.height - 1) + 1
-            at = chunk.lead + row * self.width
-            pairs.append((runs[:, :, first:last:self.step], cells[:, :, at:at + self.width]))
+            first = stride * (self.query.height - 1 - chunk.first_row - row)
+            last = first + step * (self.key.height - 1) + 1
+            at = chunk.lead + row * self.query.width
+            pairs.append((runs[:, :, first:last:step], cells[:, :, at:at + self.query.width]))
         return pairs
 
     def _logits_with_prefix(self, work: ChunkWork, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The three parts of the logits (images, heads, ...) with a prefix token: prefix to cell,
         cell to prefix, prefix to prefix."""
-        logits, lead = work.chunk.by_image(logits), work.chunk.lead
-        keys = self.layout.prefix_keys
-        return (logits[:, :, :lead, self.layout.cell_keys], logits[:, :, lead:, keys],
-                logits[:, :, :lead, keys])
+        logits, lead, prefix = work.chunk.by_image(logits), work.chunk.lead, self.prefix
+        return (logits[:, :, :lead, prefix:], logits[:, :, lead:, :prefix],
+                logits[:, :, :lead, :prefix])
 
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write a slice of the runs for each row of queries."""
         for source, target in self._run_and_logit_slices(work, self.inputs[0], logits):
             copy_or_add(source, target, add)
-        kinds = self._logits_with_prefix(work, logits)
-        for kind, target in enumerate(kinds):
+        for kind, target in enumerate(self._logits_with_prefix(work, logits)):
             if not add:
                 target.zero_()
             if len(self.inputs) > 1:
@@ -80,7 +62,7 @@ class OffsetBiasWriter(LogitWriter):
                 bias = bias[work.chunk.heads] if bias.shape[0] > 1 else bias
                 target += bias[:, kind, None, None]
 
-    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add the gradient of each row of queries to its slice of the runs."""
         for total, part in self._run_and_logit_slices(work, self.grads[0], grad):
             shared = total.shape[0] < part.shape[1]

@@ -36,6 +36,11 @@ def is_onednn_product(a: Tensor, b: Tensor) -> bool:
             and all(cpu.has_contiguous_side(x[0]) for x in (a, b)))
 
 
+def with_heads(table: Tensor) -> Tensor:
+    """A table (n, m) of all heads, or one (heads, n, m) of each, as (1 or heads, n, m)."""
+    return table if table.dim() == 3 else table[None]
+
+
 def tables_of_chunk(table: Tensor, chunk: Chunk) -> Tensor:
     """Tables of the heads of a chunk.
 

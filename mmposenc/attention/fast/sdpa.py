@@ -5,7 +5,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..terms import DenseBias, OffsetBias, Problem, Term
-from .sizes import refuse_uncomputed
 
 
 def fits_attn_mask(term: Term) -> bool:
@@ -15,12 +14,7 @@ def fits_attn_mask(term: Term) -> bool:
 
 
 def sdpa(problem: Problem) -> Tensor:
-    """softmax(q k^T * scale + terms) v by PyTorch's own kernels.
-
-    Raises:
-        ValueError: for terms that are no masks.
-    """
-    refuse_uncomputed('sdpa', [term for term in problem.terms if not fits_attn_mask(term)])
+    """softmax(q k^T * scale + terms) v by PyTorch's own kernels, for terms that are masks."""
     q, k, v = problem.q, problem.k, problem.v
     biases = [term.dense(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None

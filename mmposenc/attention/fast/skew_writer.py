@@ -3,27 +3,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..terms import Problem
 from ..vector_terms import SkewedTable
-from .layout import Layout
 from .products import (
     add_summed_by_head,
     add_table_grad,
     add_times_table,
     tables_of_chunk,
     times_table,
+    with_heads,
 )
-from .writers import ChunkWork, LogitWriter, Writer, copy_or_add, writer
+from .writers import ChunkWork, Writer, copy_or_add
 
 
-@writer.register(SkewedTable)
-def skewed_table_writer(term: SkewedTable, q: Tensor, k: Tensor, layout: Layout, scale: float
-                        ) -> Writer:
-    table = term.table if term.table.dim() == 3 else term.table[None]
-    bias = None if term.bias is None else term.bias.to(q.dtype)
-    return SkewWriter((table * scale).to(q.dtype), bias, layout)
-
-
-class SkewWriter(LogitWriter):
+class SkewWriter(Writer):
     """q_i . table[j - i + L - 1] + bias[j - i + L - 1] with keys on the query grid; table (heads or
     1, 2 L - 1, head_dims), bias (heads or 1, 2 L - 1).
 
@@ -35,9 +28,10 @@ class SkewWriter(LogitWriter):
     #: it does not need (docs/results.md, 'query relative 1-D').
     most_queries = 64
 
-    def __init__(self, table: Tensor, bias: Tensor | None, layout: Layout) -> None:
-        self.inputs = (table,) if bias is None else (table, bias)
-        self.layout, self.length = layout, layout.len_k
+    def __init__(self, term: SkewedTable, problem: Problem) -> None:
+        table, dtype = with_heads(term.table) * problem.scale, problem.q.dtype
+        self.inputs = tuple(x.to(dtype) for x in (table, term.bias) if x is not None)
+        self.length = problem.k.shape[2]
 
     def _used(self, work: ChunkWork) -> slice:
         """The rows of the table that some of these queries use."""
@@ -52,15 +46,6 @@ class SkewWriter(LogitWriter):
         return lookup.as_strided((heads, rows, self.length), strides,
                                  lookup.storage_offset() + rows - 1)
 
-    def _parts(self, by_key: Tensor, logits: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Slices of the keys in their own order, and where these stand in the order of the layout.
-        """
-        if not self.layout.filled:
-            return [(by_key, logits)]
-        prefix = self.layout.prefix
-        return [(by_key[..., prefix:], logits[..., self.layout.cell_keys]),
-                (by_key[..., :prefix], logits[..., self.layout.prefix_keys])]
-
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the products of the queries with the rows of the table."""
         used = self._used(work)
@@ -69,15 +54,13 @@ class SkewWriter(LogitWriter):
             bias = tables_of_chunk(self.inputs[1][:, used], work.chunk)
             # Not in place: selective checkpointing may have stored the products.
             lookup = lookup + (bias if bias.dim() == 1 else bias[:, None])
-        for source, target in self._parts(self._by_key(lookup), logits):
-            copy_or_add(source, target, add)
+        copy_or_add(self._by_key(lookup), logits, add)
 
-    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradients of the queries and of the table."""
         used = self._used(work)
         lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)
-        for target, source in self._parts(self._by_key(lookup), grad):
-            target.copy_(source)
+        self._by_key(lookup).copy_(grad)
         add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.chunk)
         add_table_grad(self.grads[0][:, used], work.chunk, lookup, work.q)
         if len(self.inputs) > 1:

@@ -1,17 +1,12 @@
-"""What chunks ask of a term: to write its part of the logits and to take its gradient.
-
-:func:`writer` gives a term's, by its type.
-"""
+"""What chunks ask of a term: to write its part of the logits, and to take the gradient of that."""
 from __future__ import annotations
 
 import copy
-import functools
 from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
-from ..terms import DenseBias, Term
-from .layout import Chunk, Layout
+from .layout import Chunk
 from .products import add_sum
 
 _Writer = TypeVar('_Writer', bound='Writer')
@@ -20,17 +15,17 @@ _Writer = TypeVar('_Writer', bound='Writer')
 class ChunkWork(NamedTuple):
     """One chunk as writers see it.
 
-    q: (heads, queries, head_dims), not scaled; k: (heads, keys, head_dims) in the order of the
-    layout. grad_q, grad_k: their gradients so far, in backward. other: a buffer as large as the
-    logits, free to use while logits are written.
+    q: (heads, queries, head_dims), not scaled; k: (heads, keys, head_dims). grad_q, grad_k: their
+    gradients so far, in a backward pass, else empty. other: a buffer as large as the logits, free
+    to use while logits are written.
     """
 
     chunk: Chunk
     q: Tensor
     k: Tensor
-    other: Tensor
     grad_q: Tensor
     grad_k: Tensor
+    other: Tensor
 
 
 class Writer:
@@ -55,6 +50,14 @@ class Writer:
     def before_chunks(self, work: ChunkWork) -> None:
         """Called with all queries of some heads, before their chunks."""
 
+    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
+        """Write the term to logits (heads, queries, keys), or add it."""
+        raise NotImplementedError
+
+    def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+        """Add to the gradients of the inputs, given the gradient of the logits."""
+        raise NotImplementedError
+
     def after_chunks(self, work: ChunkWork) -> None:
         """Called with all queries of some heads after their chunks, in a backward pass."""
 
@@ -67,61 +70,8 @@ def copy_or_add(source: Tensor, target: Tensor, add: bool) -> None:
         target.copy_(source)
 
 
-class LogitWriter(Writer):
-    """The base class of writers of terms that add to the logits."""
-
-    def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
-        """Write the term to logits (heads, queries, keys), or add it."""
-        raise NotImplementedError
-
-    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
-        """Add to the gradients of the inputs, given the gradient of the logits."""
-        raise NotImplementedError
-
-
-class ValueWriter(Writer):
-    """The base class of writers of terms that add to the output."""
-
-    def add_to_output(self, work: ChunkWork, weights: Tensor, out: Tensor) -> None:
-        """Add the term to the output (heads, queries, head_dims)."""
-        raise NotImplementedError
-
-    def write_weights_gradient(self, work: ChunkWork, grad: Tensor, out: Tensor) -> None:
-        """Write the gradient of the attention weights, given that of the output."""
-        raise NotImplementedError
-
-    def add_term_gradients(self, work: ChunkWork, weights: Tensor, grad: Tensor) -> None:
-        """Add to the gradients of the inputs."""
-        raise NotImplementedError
-
-
-@functools.singledispatch
-def writer(term: Term, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
-    """The writer of a term. ``@writer.register(TermType)`` gives a type of terms its own writer;
-    any other term is written from its definition over all pairs.
-
-    Args:
-        term: a term of the logits, or one of the output with a writer of its own.
-        q, k: (B, heads, L, head_dims), neither is scaled.
-        layout: of the tokens; where it is ``filled``, tables are read a row of keys at a time.
-        scale: of the queries.
-    """
-    return writer(DenseBias(term.dense(q * scale, k)), q, k, layout, scale)
-
-
-def has_writer(term: Term) -> bool:
-    """Whether chunks can compute a term: one of the output needs a writer of its own."""
-    return not term.on_values or writer.dispatch(type(term)) is not writer.dispatch(Term)
-
-
-@writer.register(DenseBias)
-def dense_bias_writer(term: DenseBias, q: Tensor, k: Tensor, layout: Layout, scale: float
-                      ) -> Writer:
-    return DenseWriter(layout.arrange(term.bias, -1).to(q.dtype))
-
-
-class DenseWriter(LogitWriter):
-    """Writes a bias (B or 1, heads or 1, Lq or 1, keys or 1), its keys in the layout's order."""
+class DenseWriter(Writer):
+    """Writes a bias (B or 1, heads or 1, Lq or 1, Lk or 1)."""
 
     def __init__(self, bias: Tensor) -> None:
         self.inputs = (bias,)
@@ -130,7 +80,7 @@ class DenseWriter(LogitWriter):
         """Write the bias of these queries."""
         copy_or_add(work.chunk.part_of(self.inputs[0]), work.chunk.by_image(logits), add)
 
-    def add_term_gradients(self, work: ChunkWork, grad: Tensor) -> None:
+    def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Add to the gradient of the bias, summed where images or heads share it."""
         total, images = work.chunk.part_of(self.grads[0]), work.chunk.by_image(grad)
         if total.shape[0] == 1:
