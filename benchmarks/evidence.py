@@ -285,7 +285,8 @@ def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str
     found['overview'] = overview(plan, studies)
     found['first'] = first_rows(plan.get('first', ()), studies)
     found['answered'] = answered(rows[1:])
-    found['choose'] = choice_rows(plan.get('choose', ()), studies)
+    for name in ('choose', 'alike'):
+        found[name] = choice_rows(plan.get(name, ()), studies)
     return {f'{name}.csv': csv_text(each) for name, each in found.items()}
 
 

@@ -1,0 +1,85 @@
+"""What README, learn, choose and the cards say to take is computed from the tables that they name."""
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from helpers.page_blocks import ROOT
+from helpers.scripts import load_tool
+
+NUMBER = re.compile(r'(?<![\w.])\d+\.\d+(?!\.?\d)')
+
+
+def rows(name: str) -> list[list[str]]:
+    with (ROOT / 'docs' / name).open() as file:
+        return list(csv.reader(file))
+
+
+def column(name: str, number: int | str) -> dict[str, float]:
+    """A column of means by the first cell of its row."""
+    header, *found = rows(name)
+    at = header.index(number) if isinstance(number, str) else number
+    return {row[0]: float(NUMBER.search(row[at])[0]) for row in found if NUMBER.search(row[at])}
+
+
+@pytest.mark.parametrize('page', sorted((ROOT / 'docs').glob('*.md')), ids=lambda page: page.stem)
+def test_tables_in_pages_are_those_of_their_files(page: Path) -> None:
+    assert load_tool('page_tables').written(page) == page.read_text(), 'python tools/page_tables.py'
+
+
+@pytest.mark.parametrize('page', ['README.md', 'docs/learn.md', 'docs/choose.md'])
+def test_numbers_stand_in_tables_that_the_page_names(page: str) -> None:
+    """Of those with decimals, outside of code."""
+    text = (ROOT / page).read_text()
+    files = set(re.findall(r'((?:studies|tables)/[\w-]+\.csv)', text))
+    known = {number for name in files for row in rows(name) for cell in row
+             for number in NUMBER.findall(cell)}
+    prose = re.sub(r'(?ms)^```.*?^```|^    .*?$|`[^`]*`|\]\([^)]*\)', '', text)
+    assert set(NUMBER.findall(prose)) <= known
+
+
+LONG, LARGER = 'studies/digits-long.csv', 'tables/digits-larger.csv'
+
+
+def test_rules_of_thumb() -> None:
+    twice, none = column(LONG, '2x'), column(LONG, '2x')['none']
+    shares = ['gta', 'rotary-shares', 'comrope']  # learn: they keep most, shares alone do not
+    assert min(twice[name] for name in shares) > max(
+        value for name, value in twice.items() if name not in shares)
+    assert max(twice[name] for name in ('factorized', 'fire')) < twice['learned']
+    assert max(twice['sincos'], twice['rotary']) < none  # choose: to be avoided
+    header, *found = rows(LONG)  # choose, and its card: PEG for random weights
+    best = {row[0]: row[-1].split() for row in found}
+    assert {'0.75x', '1x'} <= set(best['peg']) and '2x' in best['gta']
+    scene, trained = column(LARGER, 6), column(LARGER, 1)  # scenes twice as large
+    assert scene.pop('PEG') > max(scene.values())
+    assert all(value < 0.5 * trained[name] for name, value in column(LARGER, 6).items())
+    kept = column('tables/pretrained-sizes.csv', 6)  # learn: a fine-tuned ViT loses nothing there
+    first = column('tables/pretrained-sizes.csv', 4)
+    assert all(kept[name] > first[name] - 1 for name in kept)
+    assert all(row[5].startswith('-') and float(NUMBER.search(row[5])[0]) > 6  # "came near"
+               for row in rows('tables/pretrained-encodings.csv')
+               if 'in its place' in row[1] or row[1] == 'none')
+
+
+def cost_cards() -> list[tuple[str, str]]:
+    """Names of encodings and the cost that relative.md and rotary.md have for them."""
+    found = []
+    for page in ('relative', 'rotary'):
+        text = (ROOT / 'docs' / f'{page}.md').read_text()
+        found += re.findall(r'(?ms)^## ([\w, ]+?)$(?:(?!^## ).)*?^\| cost \| (.*?) \|$', text)
+        found += re.findall(r'(?m)^\| (\[?`\w+`.*?) \| .* \| ([^|]*) \|$',
+                            text.partition('\n## Others')[2].partition('\n## ')[0])
+    return [each for each in found if not {'PaPE', '`CombinedRPE`'} & {each[0]}]
+
+
+@pytest.mark.parametrize('names, cost', cost_cards())
+def test_costs_of_cards_are_the_measured_ones(names: str, cost: str) -> None:
+    """Low below 1.5, medium below 2.5, high above: of all rows of the card's classes."""
+    classes = re.findall(r'\b[A-Z]\w+', re.sub(r'\(.*?\)', '', names))
+    times = [float(each) for row in rows('tables/encoding-cost.csv')
+             if row[0].split()[0] in classes for cell in (row[1], row[3])
+             for each in re.findall(r'[\d.]+', cell.partition(' ')[0])]
+    levels = ['low', 'medium', 'high']
+    least, most = (levels[(value >= 1.5) + (value >= 2.5)] for value in (min(times), max(times)))
+    assert re.match(f'{least if least == most else f"{least} to {most}"}\\b', cost)
