@@ -2,6 +2,7 @@
 
     python benchmarks/models.py [--case 'DeiT-S 224'] [--batch 8] [--dtype float32 bfloat16]
     python benchmarks/models.py --device cuda --dtype bfloat16 --compile
+    pip install transformers; python benchmarks/models.py --case 'RT-DETR-R18 640x640'
 
 Both sides of a backbone hold the same weights and compute the same: drop path is off, and outputs
 are compared before anything is timed (an encoding's tables start at zero). A detector's step is its
@@ -37,6 +38,8 @@ from mmengine.logging import MMLogger
 from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
+from mmposenc.checkpoint import convert
+from mmposenc.engine import load_config
 from mmposenc.engine.training.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -103,8 +106,6 @@ def configs(own: str, theirs: str) -> tuple[Any, Any]:
     """Of a detector here, and of mmdet's."""
     import mmdet.models  # noqa: F401
     from mmengine.registry import init_default_scope
-
-    from mmposenc.engine import load_config
     init_default_scope('mmdet')
     return load_config(f'mmposenc::{own}').model, load_config(f'mmdet::{theirs}').model
 
@@ -131,6 +132,51 @@ def retinanet(height: int, width: int) -> Models:
                      'pvt/retinanet_pvt-t_fpn_1x_coco.py', IRPE, 'backbone')
 
 
+class TransformersDetector(nn.Module):
+    """A detector of transformers, called as mmdet's are."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor, known: list[Any], mode: str) -> Any:
+        from mmdet.structures.bbox import bbox_xyxy_to_cxcywh
+        size = images.new_tensor(images.shape[:1:-1] * 2)
+        labels = [dict(class_labels=each.gt_instances.labels,
+                       boxes=bbox_xyxy_to_cxcywh(each.gt_instances.bboxes) / size)
+                  for each in known] if mode == 'loss' else None
+        out = self.model(images, labels=labels)
+        return out if mode == 'loss' else (out.logits, out.pred_boxes)
+
+    def parse_losses(self, out: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        return out.loss, out.loss_dict
+
+
+def rt_detr(height: int, width: int) -> Models:
+    from transformers import RTDetrConfig, RTDetrForObjectDetection, RTDetrResNetConfig
+    from transformers.utils.logging import set_verbosity_error
+    set_verbosity_error()
+    backbone = RTDetrResNetConfig(depths=[2, 2, 2, 2], hidden_sizes=[64, 128, 256, 512],
+                                  layer_type='basic', out_features=['stage2', 'stage3', 'stage4'])
+    peer = RTDetrForObjectDetection(RTDetrConfig(
+        backbone_config=backbone, encoder_in_channels=[128, 256, 512], hidden_expansion=0.5,
+        decoder_in_channels=[256, 256, 256], decoder_layers=3, num_labels=80,
+        anchor_image_size=None, eval_size=None, freeze_backbone_batch_norms=False))
+    for module in peer.modules():
+        if isinstance(module, nn.Conv2d):  # Maps vanish by the weights that it starts with.
+            nn.init.kaiming_normal_(module.weight)
+    own = load_config('mmposenc::detection/rt_detr/rt-detr_r18vd_4xb4-72e_coco.py').model
+    own.data_preprocessor = None
+    models = {'transformers': TransformersDetector(peer), 'ours': detector(own)}
+    models['ours'].load_state_dict(convert(peer.state_dict(), 'huggingface-rt-detr'))
+    images = torch.rand(1, 3, height, width)
+    with torch.no_grad():  # Queries may change places, as their scores differ by rounding.
+        theirs, scores = (model.eval()(images, samples(images), mode='tensor')[0]
+                          for model in models.values())
+    torch.testing.assert_close(scores[-1].sort(1)[0], theirs.sort(1)[0], atol=1e-3, rtol=1e-3)
+    return models
+
+
 class Case(NamedTuple):
     """Models of one row, peer first, and the batch they take."""
 
@@ -146,13 +192,15 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'Swin-T 224': Case(swin, 8, 224, 224),
          'DeiT-S 224': Case(deit, 8, 224, 224),
          'RoPE-ViT-S 1024': Case(windows, 1, 1024, 1024),
+         'RT-DETR-R18 640x640': Case(rt_detr, 2, 640, 640, True),
+         'RT-DETR-R18 800x1344': Case(rt_detr, 1, 800, 1344, True),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
 #: The side of the images whose outputs are compared. Windows divide it: elsewhere timm's Swin rolls
 #: the map before it fills it up, and the release fills it up first.
 CHECKED = 224
 MODES = ('training', 'inference')
-PEERS = ('mmdet', 'timm')
+PEERS = ('mmdet', 'timm', 'transformers')
 
 
 def outputs(model: nn.Module, images: Tensor) -> Sequence[Tensor]:
@@ -223,7 +271,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
     case = CASES[name]
     batch, height, width = args.batch or case.batch, case.height, case.width
     if args.tiny:  # the backbones of timm take no other size with their tables
-        batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
+        batch, height, width = (2, 128, 160) if case.is_detector else (1, 224, 224)
     models, images = prepared(case, batch, height, width)
     models = {key: model for key, model in models.items() if not args.only or key in args.only}
     images = images.to(args.device)
