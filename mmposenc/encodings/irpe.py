@@ -5,9 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.fast import thresholds
 from ..attention.terms import OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
-from ..attention.vector_terms import AxisHalves
+from ..attention.vector_terms import AxisHalves, halves_or_table
 from ..functional.buckets import (
     METHODS,
     Buckets,
@@ -132,11 +131,11 @@ class IRPE(RelativeEncoding):
             return [self._offset_bias(q_grid, k_grid)]
         terms: list[Term] = []
         if 'k' in self.rpe_on:
-            pairs = q_grid.num_cells * k_grid.num_cells
-            if self.method == 'cross' and pairs >= thresholds.HALVES_FROM:
-                terms.append(self._halves(q_grid, k_grid))
-            else:
-                terms.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
+            def one_table() -> TableByQuery:
+                return TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid))
+
+            terms.append(one_table() if self.method != 'cross' else halves_or_table(
+                q_grid, k_grid, lambda: self._halves(q_grid, k_grid), one_table))
         if 'q' in self.rpe_on:
             # The table of queries is read at b(j, i), so the offset is key minus query here.
             table = self._joined('q', -1) * self.head_dims ** -0.5

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..attention.fast import thresholds
 from ..attention.terms import OffsetBias, Term
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
@@ -16,6 +15,10 @@ from ..functional.tracing import are_plain, full_precision, is_compiling
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
 from .saved_grid import SavesGrid
+
+#: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
+#: computed again, so many at a time (not measured on a GPU).
+FEATURES_BYTES = 16 * 1024 * 1024
 
 
 class OffsetBiasEncoding(RelativeEncoding):
@@ -117,7 +120,7 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], row_offsets: T
     backward pass. It runs without autocast, since it is small and many pairs use its output."""
     with full_precision(row_offsets):
         biases = by_rows(lambda some: network(some, col_offsets), row_offsets,
-                         thresholds.OFFSET_FEATURES_BYTES
+                         FEATURES_BYTES
                          // (col_offsets.numel() * hidden_dims * col_offsets.element_size()))
     return biases.permute(2, 0, 1)
 

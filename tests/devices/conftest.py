@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from mmposenc.attention import vector_terms
 from mmposenc.attention.fast import thresholds
 from mmposenc.attention.fast.choice import fastest_implementation
 from mmposenc.functional import tracing
@@ -28,5 +29,6 @@ def accelerated(large, monkeypatch):
                         implementation == 'auto' else implementation)
     if large:
         for name in ('ACCELERATOR_DEFINITION_BYTES', 'ACCELERATOR_DEFINITION_SHARE', 'RUNS_FROM',
-                     'RUNS_WITH_VALUES_FROM', 'SHIFTS_FROM', 'HALVES_FROM'):
+                     'RUNS_WITH_VALUES_FROM', 'SHIFTS_FROM'):
             monkeypatch.setattr(thresholds, name, 0)
+        monkeypatch.setattr(vector_terms, 'HALVES_FROM', 0)

@@ -7,6 +7,7 @@ from unittest import mock
 import torch
 
 from mmposenc.attention import attend as attend_to_tokens
+from mmposenc.attention import vector_terms
 from mmposenc.attention.fast import thresholds
 from mmposenc.attention.fast.sdpa import fits_attn_mask
 from mmposenc.functional import Grid, as_grid, key_grid
@@ -133,7 +134,8 @@ def chunks_of(elements, *, long, keep, rows=None):
     with mock.patch.multiple(
             thresholds, CHUNK_BYTES=8 * elements, ROWS_BYTES=8 * (rows or elements),
             KEPT_BYTES=2 ** 40 if keep else 0, DEFINITION_BYTES=0,
-            RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least, HALVES_FROM=least):
+            RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least), (
+            mock.patch.object(vector_terms, 'HALVES_FROM', least)):
         yield
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from ..terms import Problem, Table, TableByKey
@@ -63,39 +62,40 @@ class BucketWriter(Writer):
         self.prefix = buckets.prefix
 
     def before_chunks(self, work: ChunkWork) -> None:
-        """Compute the look-ups, where there is something to write."""
-        self._sums: list[Tensor] = []
-        x = work.k if self.by_key else work.q
-        if x.numel():
-            self._lookup = times_table(x, self.inputs[0], work.chunk)
-            if self.by_key:
-                self._expanded = self.reader.expand(self._lookup, self.prefix)
+        """Expand the look-ups of all keys."""
+        if self.by_key:
+            self._sums: list[Tensor] | None = None
+            self._expanded = self.reader.expand(
+                times_table(work.k, self.inputs[0], work.chunk), self.prefix)
 
     def write(self, work: ChunkWork, logits: Tensor, add: bool) -> None:
         """Write the look-up of every pair."""
         expanded = self._expanded if self.by_key else self.reader.expand(
-            self._lookup[:, work.chunk.queries], work.chunk.lead)
+            times_table(work.q, self.inputs[0], work.chunk), work.chunk.lead)
         self.reader.write(expanded, work, logits, add)
 
     def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
         """Sum up the numbers of these pairs; sums of keys are complete after all queries."""
         sums = self.reader.sums(grad, work.chunk)
         if not self.by_key:
-            self._sums.append(self.reader.collect(sums, work.chunk.size, work.chunk.lead))
-        elif self._sums:
+            self._add_sums(work, work.q, work.grad_q, sums, work.chunk.lead)
+        elif self._sums is None:
+            self._sums = sums
+        else:
             for total, each in zip(self._sums, sums, strict=True):
                 total += each
-        else:
-            self._sums = sums
 
     def after_chunks(self, work: ChunkWork) -> None:
-        """Compute the gradients of x and of the table from the sums."""
-        x, grad_x = (work.k, work.grad_k) if self.by_key else (work.q, work.grad_q)
+        """Add what is summed up for all keys."""
         if self.by_key:
-            sums = self.reader.collect(self._sums, work.chunk.size, self.prefix)
-        else:
-            sums = self._sums[0] if len(self._sums) == 1 else torch.cat(self._sums, 1)
+            assert self._sums is not None
+            self._add_sums(work, work.k, work.grad_k, self._sums, self.prefix)
+
+    def _add_sums(self, work: ChunkWork, x: Tensor, grad_x: Tensor, sums: list[Tensor], lead: int
+                  ) -> None:
+        """Add to the gradients of x and of the table; either may not be asked for."""
+        lookup = self.reader.collect(sums, work.chunk.size, lead)
         if grad_x.numel():
-            add_times_table(grad_x, sums, self.inputs[0].transpose(1, 2), work.chunk)
+            add_times_table(grad_x, lookup, self.inputs[0].transpose(1, 2), work.chunk)
         if self.grads:
-            add_table_grad(self.grads[0], work.chunk, x, sums)
+            add_table_grad(self.grads[0], work.chunk, x, lookup)

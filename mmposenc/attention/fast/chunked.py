@@ -85,7 +85,8 @@ def planned_call(problem: Problem) -> Call:
     on_values = [writer for term, writer in zip(problem.terms, writers, strict=True)
                  if term.on_values]
     return Call(
-        tuple(w for w in writers if w not in on_values), tuple(on_values), tuple(hides), Layout(problem.query, problem.prefix, q.shape[2], problem.k.shape[2]),
+        tuple(w for w in writers if w not in on_values), tuple(on_values), tuple(hides),
+        Layout(problem.query, problem.prefix, q.shape[2], problem.k.shape[2]),
         ChunkLimits(several // q.element_size(), one // q.element_size(),
                     any(w.whole_rows for w in writers),
                     min((w.most_queries for w in writers if w.most_queries), default=None)),
@@ -171,8 +172,8 @@ class _Pass:
         """Yield every group of heads, its chunks, and its queries, keys and values (heads, L,
         head_dims). They are contiguous: products of other strides are slow, and keys and values are
         read for every chunk."""
-        for whole, chunks in chunk_groups(*self.qkv[0].shape[:2], self.call.layout,
-                                          self.call.limits):
+        images, heads = self.qkv[0].shape[:2]
+        for whole, chunks in chunk_groups(images, heads, self.call.layout, self.call.limits):
             yield whole, chunks, [_heads(x, whole) for x in self.qkv]
 
     def _works(self, group: ChunkWork, chunks: list[Chunk]) -> Iterator[ChunkWork]:
@@ -187,20 +188,18 @@ class _Pass:
         out = torch.empty_like(self.qkv[0])
         for whole, chunks, (q, k, v) in self._groups():
             part = _heads_view_or_empty(out, whole)
-            group = ChunkWork(whole, q, k, *[self._nothing] * 3)
-            # What a term on values adds to the output, others add to the gradient of queries.
-            of_values = group._replace(q=self._nothing, grad_q=part)
-            _before_chunks(self.writers, group)
-            _before_chunks(self.on_values, of_values)
+            group = ChunkWork(whole, q, k, self._nothing, self._nothing, self._nothing)
+            for writer in self.writers:
+                writer.before_chunks(group)
             for work in self._works(group, chunks):
                 weights = self._weights(work)
                 if self.dropout is not None:
                     weights = self.dropout.draw(work.other).mul_(weights)
-                add_product(part[:, work.chunk.queries], weights, v, beta=0.0)
+                out_part = part[:, work.chunk.queries]
+                add_product(out_part, weights, v, beta=0.0)
+                # What others add to the gradient of queries, a term on values adds to the output.
                 for writer in self.on_values:
-                    writer.add_gradients(work, weights)
-            for writer in self.on_values:
-                writer.after_chunks(of_values)
+                    writer.add_gradients(work._replace(q=self._nothing, grad_q=out_part), weights)
             if self.dropout is not None:
                 part *= self.dropout.scale
             _copy_back_heads(part, out, whole)
@@ -217,16 +216,13 @@ class _Pass:
             out_grad = _heads(grad, whole)
             if self.dropout is not None:
                 out_grad = out_grad * self.dropout.scale
-            group = ChunkWork(whole, q, k, *parts[:2], self._nothing)
-            of_values = group._replace(q=out_grad, grad_q=self._nothing)
-            _before_chunks(self.writers, group)
-            _before_chunks(self.on_values, of_values)
+            group = ChunkWork(whole, q, k, parts[0], parts[1], self._nothing)
+            for writer in self.writers:
+                writer.before_chunks(group)
             for work in self._works(group, chunks):
                 self._add_gradients(work, v, out_grad[:, work.chunk.queries], parts[2])
             for writer in self.writers:
                 writer.after_chunks(group)
-            for writer in self.on_values:
-                writer.after_chunks(of_values)
             for part, x, which in zip(parts, grads, (whole, keys, keys), strict=True):
                 _copy_back_heads(part, x, which)
         return grads
@@ -262,9 +258,10 @@ class _Pass:
         chunk, grad_logits = work.chunk, work.other
         weights = (self._weights(work) if self.stored is None else
                    self.stored[chunk.images, chunk.heads, chunk.queries].flatten(0, 1))
+        of_values = work._replace(q=out_grad, grad_q=self._nothing,
+                                  other=self._buffer('further', chunk))
         for number, writer in enumerate(self.on_values):
-            writer.write(work._replace(other=self._buffer('further', chunk)), grad_logits,
-                         number > 0)
+            writer.write(of_values, grad_logits, number > 0)
         add_product(grad_logits, out_grad, v.transpose(1, 2), float(bool(self.on_values)))
         dropped = weights
         if self.dropout is not None:
@@ -275,18 +272,13 @@ class _Pass:
         beta = float(chunk.queries.start > 0)
         add_product(grad_v, dropped.transpose(1, 2), out_grad, beta)
         for writer in self.on_values:
-            writer.add_gradients(work, dropped)
+            writer.add_gradients(of_values, dropped)
         torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                      grad_input=grad_logits)
         add_product(work.grad_q, grad_logits, work.k, 0.0, self.call.scale)
         add_product(work.grad_k, grad_logits.transpose(1, 2), work.q, beta, self.call.scale)
         for writer in self.writers:
             writer.add_gradients(work, grad_logits)
-
-
-def _before_chunks(writers: Sequence[Writer], group: ChunkWork) -> None:
-    for writer in writers:
-        writer.before_chunks(group)
 
 
 def _heads(x: Tensor, chunk: Chunk) -> Tensor:

@@ -17,10 +17,6 @@ WINDOW_PAIRS = 128 * 128
 #: measured on a GPU).
 ACCELERATOR_CHUNK_BYTES = 16 * 1024 * 1024
 
-#: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
-#: computed again, so many at a time (not measured on a GPU).
-OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
-
 #: Bytes of attention weights in all that training keeps; more of them are computed again
 #: (row 577: 16 MiB; Swin's windows at 800x1344).
 KEPT_BYTES = 16 * 1024 * 1024
@@ -49,9 +45,6 @@ ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 #: of the logits only, and with a term on values (rows 577 and 1050).
 RUNS_FROM = 600 * 600
 RUNS_WITH_VALUES_FROM = 400 * 400
-#: Pairs from which iRPE's 'cross' on keys is a half for each axis instead of one table of all pairs
-#: of buckets ('iRPE cross k', rows 197 and 577).
-HALVES_FROM = 400 * 400
 #: Pairs from which a bias by offset is written a row of keys at a time.
 SHIFTS_FROM = 400 * 400
 #: Pairs below which inference in float32 adds a bias of all pairs as the mask of fused attention
