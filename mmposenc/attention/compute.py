@@ -34,11 +34,12 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None,
         need_weights: whether the weights are a result, too.
     """
     of_values: list[Term] = []  # Terms that add to the output whatever the attention weights are.
+    rotation = None if encoding is None else encoding.rotation
     if encoding is not None:
         grids = problem.grids
-        if encoding.has_rotation:
-            v = encoding.turn_values(problem.v, *grids)
-            q, k = encoding.rotate(problem.q, problem.k, *grids)
+        if rotation is not None:
+            v = rotation.turn_values(problem.v, *grids)
+            q, k = rotation.rotate(problem.q, problem.k, *grids)
             problem = problem._replace(q=q, k=k, v=v)
         terms = [term.within(problem.regions)
                  for term in encoding.terms(*grids, problem.tokens)]
@@ -48,8 +49,8 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None,
     if problem.attn_mask is not None or problem.regions is not None:
         problem, without_keys = open_blocked_queries(problem)
     out, weights = _weighted_values(problem, implementation, need_weights)
-    if encoding is not None and encoding.has_rotation:
-        out = encoding.turn_back(out, *problem.grids)
+    if rotation is not None:
+        out = rotation.turn_back(out, *problem.grids)
     for term in of_values:
         out = out + term.output(problem.q, problem.v, problem.key_padding, problem.regions)
     if without_keys is not None:

@@ -284,8 +284,8 @@ class PlainWindowAttention(MultiheadAttention):
                      ) -> tuple[Tensor, ...]:
         """Queries, keys and values of each window, rotated by their positions on the whole grid."""
         q, k, v = self._projected_and_cosine_scaled(x, x_qk)
-        if self.rel_pos_encoding is not None:
-            q, k = self.rel_pos_encoding.rotate(q, k, grid)
+        if self.rel_pos_encoding is not None and self.rel_pos_encoding.rotation is not None:
+            q, k = self.rel_pos_encoding.rotation.rotate(q, k, grid)
         return tuple(split_heads(self._cut_into_windows(join_heads(each), windows),
                                  self.num_heads)[0]
                      for each in (q, k, v))

@@ -52,7 +52,7 @@ def _other_periods(modules: list[nn.Module], periods: Tensor) -> Iterator[str]:
         return
     options = ' '.join(f'rel_pos_encoding.{name}={value}'.replace(' ', '')
                        for name, value in rotary_options(periods).items()
-                       if getattr(rotary[0], name) != value)
+                       if getattr(rotary[0].frequencies, name) != value)
     yield ('it was trained with other periods of rotary positions than this model has: '
            f'{options} has its features')
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,9 @@ from ..attention.terms import Term
 from ..config_types import ConfigType
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .checks import check_at_least
+
+if TYPE_CHECKING:
+    from .rotation import Rotation
 
 #: The names that ``mmposenc compare`` has for a class: for each name, the label in tables and
 #: charts, and the options.
@@ -79,9 +83,7 @@ class RelativeEncoding(nn.Module, ABC):
     #: True if it was built with ``zero_init=True``.
     starts_at_zero: bool = False
     num_prefix_tokens: int = 0
-    #: True if :meth:`rotate` changes queries and keys (rotary encodings).
-    has_rotation: bool = False
-    #: True if the encoding does nothing but :meth:`rotate`.
+    #: True if the encoding does nothing but rotate queries and keys.
     only_rotates: bool = False
     #: True if terms and rotation depend only on the two cells of a pair. False if they also depend
     #: on the size of the grid: relative coordinates, resized tables, tokens numbered row by row.
@@ -113,20 +115,10 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: for grids that the encoding does not support.
         """
 
-    def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> tuple[Tensor, Tensor]:
-        """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) before their
-        product; shapes stay."""
-        return q, k
-
-    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Rotate values (B, heads, Lk, head_dims) before they are summed, if ``has_rotation``."""
-        return v
-
-    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
-        """Apply the inverse of :meth:`turn_values` at the query's position to the attention output
-        (B, heads, Lq, head_dims), which includes the terms on values."""
-        return out
+    @property
+    def rotation(self) -> Rotation | None:
+        """The encoding itself, if it rotates queries and keys."""
+        return None
 
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
                tokens: Tensor | None = None) -> Tensor | None:

@@ -10,9 +10,10 @@ from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike
 from .base import RelativeEncoding
 from .build import EncodingConfig, build_encoding
+from .rotation import Rotation
 
 
-class CombinedRPE(RelativeEncoding):
+class CombinedRPE(Rotation):
     """The sum of several relative encodings, such as Swin's bias and iRPE.
 
     Args:
@@ -42,7 +43,6 @@ class CombinedRPE(RelativeEncoding):
         # The attention module compares these sizes with its own.
         for name in {'head_dims', 'num_heads'} & set(defaults):
             setattr(self, name, defaults[name])
-        self.has_rotation = any(e.has_rotation for e in self._combined_encodings())
         self.only_rotates = all(e.only_rotates for e in self._combined_encodings())
         self.cellwise = all(e.cellwise for e in self._combined_encodings())
         self.takes_frames = all(e.takes_frames for e in self._combined_encodings())
@@ -50,24 +50,31 @@ class CombinedRPE(RelativeEncoding):
     def _combined_encodings(self) -> list[RelativeEncoding]:
         return list(self.encodings)  # type: ignore[arg-type]
 
+    def _rotations(self) -> list[Rotation]:
+        return [each.rotation for each in self._combined_encodings() if each.rotation is not None]
+
+    @property
+    def rotation(self) -> Rotation | None:
+        """The encoding itself, if one of the encodings rotates."""
+        return self if self._rotations() else None
+
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
         """Rotate queries and keys by every encoding, in order."""
-        for encoding in self._combined_encodings():
-            if encoding.has_rotation:
-                q, k = encoding.rotate(q, k, q_grid, k_grid)
+        for rotation in self._rotations():
+            q, k = rotation.rotate(q, k, q_grid, k_grid)
         return q, k
 
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Turn the values by every encoding, in order."""
-        for encoding in self._combined_encodings():
-            v = encoding.turn_values(v, q_grid, k_grid)
+        for rotation in self._rotations():
+            v = rotation.turn_values(v, q_grid, k_grid)
         return v
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Turn the output back by every encoding, the last one first."""
-        for encoding in reversed(self._combined_encodings()):
-            out = encoding.turn_back(out, q_grid, k_grid)
+        for rotation in reversed(self._rotations()):
+            out = rotation.turn_back(out, q_grid, k_grid)
         return out
 
     def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:

@@ -43,10 +43,10 @@ class GTA(RotaryEmbedding):
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Rotate values as keys are rotated."""
         query, like = as_grid(q_grid, 'q_grid'), like_at_least_float32(v)
-        return turn_planes(v, *self._cos_and_sin(key_grid(q_grid, k_grid), query, None, like))
+        return turn_planes(v, *self.cos_and_sin(key_grid(q_grid, k_grid), query, like))
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Apply the inverse of the rotation of the queries to the output."""
         query = as_grid(q_grid, 'q_grid')
-        cos, sin = self._cos_and_sin(query, query, None, like_at_least_float32(out))
+        cos, sin = self.cos_and_sin(query, query, like_at_least_float32(out))
         return turn_planes(out, cos, -sin)

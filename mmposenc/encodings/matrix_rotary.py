@@ -7,19 +7,19 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.rotary import cell_coordinates, matrix_exp
+from ..functional.rotary import Positions, matrix_exp
 from ..functional.tracing import full_precision
-from .base import RelativeEncoding
 from .checks import check_choices
+from .rotation import Rotation
 
 
-class MatrixRotary(RelativeEncoding):
+class MatrixRotary(Rotation):
     """Multiply blocks of channels of queries and keys by the rotation exp(r A + c B), with (r, c)
     the position of a token and A and B learned skew-symmetric matrices."""
 
-    has_rotation = only_rotates = True
+    #: Where rows and columns lie.
+    positions = Positions()
     #: Whether A and B commute, so that exp(r A + c B) = exp(r A) exp(c B).
     commutes = False
     generators: nn.Parameter
@@ -41,17 +41,13 @@ class MatrixRotary(RelativeEncoding):
     def skew(self) -> tuple[Tensor, Tensor]:
         """The matrices A and B, each (heads or 1, blocks, block_size, block_size)."""
 
-    @abstractmethod
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         """The positions r (H,) of rows and c (W,) of columns of a grid."""
+        return self.positions.coordinates(grid, query, like)
 
     def prefix_places(self) -> tuple[float, float]:
         """The positions r and c of prefix tokens."""
         return 0.0, 0.0
-
-    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
-        """No terms: the encoding only rotates queries and keys."""
-        return []
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
@@ -137,7 +133,7 @@ class LieRE(MatrixRotary):
     def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         """The positions of rows and of columns: from 0 to the side divided by the side in training.
         """
-        along = cell_coordinates(grid, query, like=like)
+        along = super().places(grid, query, like)
         # A tensor, because sides may be symbols while a program is exported.
         sides = (like.new_ones(()) * side for side in query.hw)
         rows, cols = (x * side / trained / (side - 1).clamp_min(1) for x, side, trained in
@@ -175,6 +171,7 @@ class ComRoPE(MatrixRotary):
     variants = {'comrope': ('ComRoPE, linearly dependent', {}),
                 'comrope-ap': ('ComRoPE, axial partition', dict(method='ap'))}
     commutes = True
+    positions = Positions(reference_grid=(1, 1), first=0.5)
 
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'ld', block_size: int = 8,
                  num_prefix_tokens: int = 0) -> None:
@@ -205,11 +202,6 @@ class ComRoPE(MatrixRotary):
             by_col = by_col[:, None, None]
             by_row = 1 - by_col
         return whole * by_row, whole * by_col
-
-    def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """The positions of rows and of columns, from 0 to 1."""
-        rows, cols = cell_coordinates(grid, query, like=like)
-        return (rows + 0.5) / query.height, (cols + 0.5) / query.width
 
     def prefix_places(self) -> tuple[float, float]:
         """Prefix tokens lie at the centre of the grid."""

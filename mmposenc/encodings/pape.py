@@ -10,7 +10,7 @@ from ..attention.terms import Term
 from ..attention.vector_terms import Channels
 from ..functional.grids import Grid
 from ..functional.linear import project
-from ..functional.rotary import cell_coordinates, like_at_least_float32
+from ..functional.rotary import Positions, like_at_least_float32
 from ..functional.tracing import full_precision, layer_dtype
 from .base import RelativeEncoding, refuse_zeros
 from .checks import check_at_least
@@ -131,7 +131,7 @@ class PaPE(RelativeEncoding):
                                   ) -> tuple[Tensor, Tensor]:
         """The columns and rows (P + H * W,) of all tokens, measured from the middle of the query
         grid."""
-        rows, cols = cell_coordinates(grid, query, like=like)
+        rows, cols = Positions().coordinates(grid, query, like)
         size, prefix = (*rows.shape, *cols.shape), (self.num_prefix_tokens, 0)
         along = (cols.expand(size), rows[:, None].expand(size))
         x, y = (F.pad(each.flatten(), prefix, value=-1.0) - (like.new_full((), side) - 1) / 2

@@ -8,33 +8,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.terms import Term
 from ..functional.constants import Constants
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import (
-    NORMALIZATIONS,
     SCALINGS,
     TEMPERATURES,
-    cell_coordinates,
+    Change,
+    Frequencies,
+    Positions,
     frame_coordinates,
     golden_angles,
     hexagonal_planes,
     like_at_least_float32,
     oblique_planes,
-    planes_that_turn,
     sharpening_factor,
-    stretched_frequencies,
     turn_planes,
 )
-from .base import RelativeEncoding, refuse_zeros
+from .base import refuse_zeros
 from .checks import check_choices
-from .rotary_options import check_augmentation, check_dims, check_directions, check_frequencies
-
-#: The default of ``theta`` for sequences and videos (RoFormer, V-JEPA 2).
-_LONG_THETA = 10000.0
+from .rotary_options import check_frequencies, check_planes, check_positions
+from .rotation import Rotation
 
 
-class RotaryEmbedding(Constants, RelativeEncoding):
+class RotaryEmbedding(Constants, Rotation):
     """Rotate queries and keys by angles proportional to their position, so that their product
     depends only on the offset (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
     2.1; DINOv3, Sec. 3.2; Spiral RoPE, Liu et al. 2026).
@@ -118,7 +114,6 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 'rotary-ntk': ('RoPE, NTK scaling', dict(scaling='ntk')),
                 'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
                 'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
-    has_rotation = only_rotates = True
     freqs: Tensor
 
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2,
@@ -133,35 +128,23 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                  temperature: str | None = None, grid_shape: GridLike | None = None) -> None:
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
-        check_choices(axes=(axes, ('xy', 'yx', 'alternate')),
-                      planes=(planes, ('adjacent', 'halves')),
-                      normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)),
-                      scaling=(scaling, (None, *SCALINGS)),
-                      temperature=(temperature, (None, *TEMPERATURES)))
-        check_dims(dims, head_dims, directions=None if directions == 'axes' else directions,
-                   shift=shift, normalize=normalize, reference_grid=reference_grid, jitter=jitter,
-                   rescale=rescale)
-        check_directions(directions, head_dims, axes, shared_freqs, clamp)
+        self.positions = Positions(
+            normalize, None if reference_grid is None else as_grid(
+                reference_grid, 'reference_grid').hw, first, shift, jitter, rescale)
+        check_positions(self.positions, dims)
         check_frequencies(theta, periods)
-        check_augmentation(shift, jitter, rescale)
-        if first and (normalize is not None or dims != 2):
-            raise ValueError(f'first={first} with normalize={normalize!r} and dims={dims}: only '
-                             f'cells of a map are counted from it')
-        if reference_grid is not None and normalize is not None:
-            raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
-                             f'coordinates are counted in one way; leave one of them out')
+        usual = 10000.0 if dims != 2 else 10.0 if directions == 'learned' else 100.0
+        self.frequencies = Frequencies(
+            usual if theta is None else theta, periods, round_periods,
+            1.0 if periods is None and normalize is None else 2 * math.pi, scaling, turns)
+        check_planes(dims, head_dims, directions, axes, planes, shared_freqs, clamp)
         self.dims, self.takes_frames = dims, dims == 3
-        usual = _LONG_THETA if dims != 2 else 10.0 if directions == 'learned' else 100.0
-        self.directions, self.theta = directions, usual if theta is None else theta
-        self.shared_freqs, self.clamp = shared_freqs, clamp
-        self.axes, self.planes, self.normalize = axes, planes, normalize
-        self.reference_grid = (None if reference_grid is None
-                               else as_grid(reference_grid, 'reference_grid').hw)
-        self.periods, self.round_periods, self.first = periods, round_periods, first
-        self.shift, self.jitter, self.rescale = shift, jitter, rescale
+        self.directions, self.axes, self.planes = directions, axes, planes
+        self.shared_freqs, self.clamp, self.temperature = shared_freqs, clamp, temperature
         self.cellwise = (normalize, reference_grid, scaling, temperature,
                          clamp or None) == (None,) * 5
-        self.scaling, self.temperature, self.turns = scaling, temperature, turns
+        check_choices(scaling=(scaling, (None, *SCALINGS)),
+                      temperature=(temperature, (None, *TEMPERATURES)))
         if scaling is not None or temperature is not None:
             self.grid_shape = self._checked_training_grid(grid_shape)
         if directions == 'learned':
@@ -178,13 +161,13 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             return {}
         if self.directions == 'golden':
             angles = cpu.new_tensor(golden_angles(self.num_heads * planes)).view(-1, planes)
-            freqs = self._frequency_series(cpu, planes).flip(0)
+            freqs = self.frequencies.series(planes, cpu).flip(0)
         else:
             blocks = (hexagonal_planes(planes) if self.directions == 'hexagonal' else
                       oblique_planes(int(self.directions), planes, self.shared_freqs))
             order = list(chain(*(
                 zip(*blocks, strict=True) if self.axes == 'alternate' else blocks)))
-            series = self._frequency_series(cpu, 1 + max(number for _, number in order))
+            series = self.frequencies.series(1 + max(number for _, number in order), cpu)
             angles = cpu.new_tensor([angle for angle, _ in order])
             freqs = series[[number for _, number in order]]
         both = torch.stack((angles.cos() * freqs, angles.sin() * freqs)).view(2, -1, len(freqs))
@@ -197,7 +180,7 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         turn = torch.rand(self.num_heads, 1) * (2 * math.pi)
         angle = torch.cat((turn.expand(-1, self.head_dims // 4),
                            turn.expand(-1, self.head_dims // 4) + math.pi / 2), dim=1)
-        magnitude = self._frequency_series(turn, self.head_dims // 4).repeat(2)
+        magnitude = self.frequencies.series(self.head_dims // 4, turn).repeat(2)
         with torch.no_grad():
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
@@ -212,57 +195,30 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         super().start_at_zero()
 
     def _checked_training_grid(self, grid_shape: GridLike | None) -> tuple[int, int]:
-        """Check the options that need the grid of training, and return that grid."""
+        """The grid of training, after a check of the options that need it."""
+        scaling, turns, theta = (getattr(self.frequencies, name)
+                                 for name in ('scaling', 'turns', 'theta'))
         if grid_shape is None or self.dims == 3:
             raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
-                             f'scaling={self.scaling!r} and temperature={self.temperature!r} need '
+                             f'scaling={scaling!r} and temperature={self.temperature!r} need '
                              f'the grid trained on, and dims=1 or dims=2')
-        for name, plain in (('normalize', None), ('reference_grid', None), ('periods', None),
-                            ('directions', 'axes'), ('shared_freqs', True)):
-            if self.scaling is not None and getattr(self, name) != plain:
-                raise ValueError(f'scaling={self.scaling!r} and {name}={getattr(self, name)!r}: it '
-                                 f'scales frequencies of theta along axes, and cells')
-        if not 0 < self.turns[0] < self.turns[1]:
-            raise ValueError(f'turns={self.turns!r} must be (less, more), both > 0')
-        if self.scaling is not None and self.theta <= 1:
-            raise ValueError(f'theta={self.theta} must be > 1 with scaling={self.scaling!r}')
+        for name, value, plain in (
+                ('normalize', self.positions.normalize, None),
+                ('reference_grid', self.positions.reference_grid, None),
+                ('periods', self.frequencies.periods, None),
+                ('directions', self.directions, 'axes'), ('shared_freqs', self.shared_freqs, True)):
+            if scaling is not None and value != plain:
+                raise ValueError(f'scaling={scaling!r} and {name}={value!r}: it scales frequencies '
+                                 f'of theta along axes, and cells')
+        if not 0 < turns[0] < turns[1]:
+            raise ValueError(f'turns={turns!r} must be (less, more), both > 0')
+        if scaling is not None and theta <= 1:
+            raise ValueError(f'theta={theta} must be > 1 with scaling={scaling!r}')
         return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
 
-    def axis_periods(self, device: torch.device | None = None, count: int | None = None) -> Tensor:
-        """Periods (count,) in float64, by default as many as an axis has planes; frequencies are 1,
-        or 2 pi, over them."""
-        count = count or self.head_dims // (2 * self.dims)
-        numbers = torch.arange(count, device=device, dtype=torch.float64)
-        if self.periods is None:
-            periods = self.theta ** (numbers / count)
-        else:
-            least, most = self.periods
-            periods = least * (most / least) ** (numbers / max(count - 1, 1))
-        return periods.bfloat16().double() if self.round_periods else periods
-
-    def _frequency_series(self, like: Tensor, count: int) -> Tensor:
-        """This many frequencies, from the fastest to the slowest."""
-        turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
-        return (turn / self.axis_periods(like.device, count)).to(like.dtype)
-
-    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1), number: int = 0) -> Tensor:
-        """The frequencies (planes of an axis,) of one axis. ``side`` has the number of its cells
-        now and in training, and ``number`` is its place among the axes."""
-        planes = self.head_dims // (2 * self.dims)
-        if not self.shared_freqs:
-            return self._frequency_series(like, self.head_dims // 2)[number::self.dims]
-        freqs = self._frequency_series(like, planes)
-        if self.scaling is None:
-            return freqs
-        # A tensor, because sides may be symbols while a program is exported.
-        scale = (like.new_ones(()) * side[0] / side[1]).clamp_min(1)
-        ramp = (planes_that_turn(planes, self.theta, side[1], self.turns)
-                if self.scaling == 'yarn' else (0.0, 0.0))
-        return stretched_frequencies(freqs, self.scaling, scale, ramp)
-
-    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
-        """No terms: the encoding only rotates queries and keys."""
-        return []
+    def axis_periods(self) -> Tensor:
+        """The periods of the planes of an axis, in float64."""
+        return self.frequencies.series_of_periods(self.head_dims // (2 * self.dims))
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
@@ -274,9 +230,9 @@ class RotaryEmbedding(Constants, RelativeEncoding):
                 raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
                                  f'{type(self).__name__}')
         like = like_at_least_float32(q)
-        change = self._random_shift_and_scale(like)
-        turn = self._cos_and_sin(query, query, change, like)
-        other = turn if key == query else self._cos_and_sin(key, query, change, like)
+        change = self.positions.random_change(like) if self.training else None
+        turn = self.cos_and_sin(query, query, like, change)
+        other = turn if key == query else self.cos_and_sin(key, query, like, change)
         halves = self.planes == 'halves'
         if self.temperature is not None:
             height, width = self.grid_shape
@@ -285,40 +241,19 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             q = (q * sharpening_factor(self.temperature, cells, trained, self.dims)).to(q.dtype)
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
-    def _random_shift_and_scale(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        """The random shift and scale of rows and columns in training, (2,) each; None without
-        augmentation."""
-        if not self.training or (self.shift, self.jitter, self.rescale) == (None, None, None):
-            return None
-        shift, log_scale = like.new_zeros(2), like.new_zeros(2)
-        if self.shift is not None:
-            shift = like.new_empty(2).uniform_(-self.shift, self.shift)
-        for factor, count in ((self.jitter, 2), (self.rescale, 1)):
-            if factor is not None:
-                most = math.log(factor)
-                log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
-        return shift, log_scale.exp()
-
-    def _augmented_coordinates(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
-                               like: Tensor) -> tuple[Tensor, Tensor]:
-        """The positions of rows (H,) and columns (W,) of a grid, after an augmentation."""
-        rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
-                                      reference=self.reference_grid, first=self.first, like=like)
-        if change is None:
-            return rows, cols
-        shift, scale = change
-        return (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
-
-    def _cos_and_sin(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None,
-                     like: Tensor
-                     ) -> tuple[Tensor, Tensor]:
-        """The cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens."""
-        rows, cols = self._augmented_coordinates(grid, query, change, like)
+    def cos_and_sin(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None
+                    ) -> tuple[Tensor, Tensor]:
+        """The cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens; see
+        :meth:`~mmposenc.functional.rotary.Positions.coordinates`."""
+        rows, cols = self.positions.coordinates(grid, query, like, change)
         if self.directions == 'axes':
-            cos, sin = self._cos_and_sin_along_axes(grid, query, rows, cols)
+            angles = self._angles_along_axes(grid, query, rows, cols)
+            size = (grid.frames, grid.height, grid.width, -1)
+            cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
+                        for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
         elif self.clamp:
-            angle = self._clamped_angles(rows, cols,
-                                         *self._augmented_coordinates(query, query, change, like))
+            angle = self._clamped_angles(
+                rows, cols, *self.positions.coordinates(query, query, like, change))
             cos, sin = angle.cos(), angle.sin()
         else:
             of_row, of_col = self._freqs_of_axes(like)
@@ -326,36 +261,36 @@ class RotaryEmbedding(Constants, RelativeEncoding):
             by_row = (rows[:, None] * of_row[:, None])[:, :, None]  # heads, H, 1, planes
             cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
             sin = by_col.sin() * by_row.cos() + by_col.cos() * by_row.sin()
-        cos, sin = cos.flatten(1, 2), sin.flatten(1, 2)
-        if self.num_prefix_tokens:
-            shape = (cos.shape[0], self.num_prefix_tokens, cos.shape[2])
-            cos = torch.cat((cos.new_ones(shape), cos), 1)
-            sin = torch.cat((sin.new_zeros(shape), sin), 1)
-        return cos, sin
+        prefix = (0, 0, self.num_prefix_tokens, 0)  # They have the angle 0.
+        return (F.pad(cos.flatten(1, 2), prefix, value=1.0), F.pad(sin.flatten(1, 2), prefix))
 
-    def _cos_and_sin_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
-                                ) -> tuple[Tensor, Tensor]:
-        """The cosine and sine (1, frames * H, W, planes) for planes that turn along one axis each.
-        """
-        along = {'t': frame_coordinates(grid, rows)[:, None, None, None],
-                 'y': rows[:, None, None], 'x': cols[:, None]}
-        alternate, planes = self.axes == 'alternate', self.head_dims // 2
+    def _angles_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
+                           ) -> list[Tensor]:
+        """The angles of planes that turn along one axis each, broadcastable to (frames, H, W,
+        planes); those of all planes are the parts after each other."""
+        planes, alternate = self.head_dims // 2, self.axes == 'alternate'
+        places = {'t': frame_coordinates(grid, rows)[:, None, None, None],
+                  'y': rows[:, None, None], 'x': cols[:, None]}
         order = (('x', 'xy', 'tyx') if alternate else
                  ('x', self.axes, f't{self.axes}'))[self.dims - 1]
-        sides = (dict.fromkeys(order, (1, 1)) if self.scaling is None else
-                 dict(zip('yx', zip(query.hw, self.grid_shape, strict=True), strict=True)))
-        angles = [along[axis] * self._axis_freqs(rows, sides[axis], number)
-                  for number, axis in enumerate(order)]
-        size = (grid.frames, grid.height, grid.width, -1)
+        angles = []
+        for number, axis in enumerate(order):
+            if not self.shared_freqs:
+                freqs = self.frequencies.series(planes, rows)[number::self.dims]
+            elif self.frequencies.scaling is None:
+                freqs = self.frequencies.series(planes // self.dims, rows)
+            else:
+                at = 'yx'.index(axis)
+                freqs = self.frequencies.of_side(
+                    planes // self.dims, rows, query.hw[at], self.grid_shape[at])
+            angles.append(places[axis] * freqs)
         if alternate:  # The last axes may have one plane less than the first ones.
             most = angles[0].shape[-1]
-            angles = [F.pad(angle, (0, most - angle.shape[-1])).expand(size) for angle in angles]
-            angles = [torch.stack(angles, -1).flatten(-2)[..., :planes]]
+            parts = torch.broadcast_tensors(*(
+                F.pad(angle, (0, most - angle.shape[-1])) for angle in angles))
+            angles = [torch.stack(parts, -1).flatten(-2)[..., :planes]]
         left = planes - sum(angle.shape[-1] for angle in angles)
-        angles += [rows.new_zeros(left)] if left else []
-        cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
-                    for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
-        return cos, sin
+        return [*angles, rows.new_zeros(left)] if left else angles
 
     def _freqs_of_axes(self, like: Tensor) -> Tensor:
         """The frequencies (2, heads or 1, planes) of rows and of columns."""
@@ -377,5 +312,5 @@ class RotaryEmbedding(Constants, RelativeEncoding):
         return (angle.clamp(-most, most) + most)[None]
 
 
-#: Kept for configs that use this name.
+#: Another name, for configs.
 RotaryEmbedding2D = RotaryEmbedding

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from statistics import NormalDist
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,6 +16,8 @@ NORMALIZATIONS = ('separate', 'max', 'min')
 #: How frequencies change for sides that are longer than in training.
 SCALINGS = ('linear', 'ntk', 'yarn')
 TEMPERATURES = ('yarn', 'entropy', 'log')
+#: A shift and a scale of rows and columns, (2,) each.
+Change: TypeAlias = tuple[Tensor, Tensor]
 
 
 def like_at_least_float32(x: Tensor) -> Tensor:
@@ -23,36 +26,66 @@ def like_at_least_float32(x: Tensor) -> Tensor:
     return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
 
 
-def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
-                     reference: tuple[int, int] | None = None, first: float = 0.0, like: Tensor
-                     ) -> tuple[Tensor, Tensor]:
-    """Coordinates of rows (H,) and columns (W,) of a grid, in units of the query grid.
+class Positions(NamedTuple):
+    """Where the rows and columns of a grid lie.
 
-    Args:
-        grid: whose cells.
-        query: the query grid, whose size the coordinates refer to.
+    Attributes:
         normalize: None counts cells from the first one's centre. 'separate', 'max' and 'min' give
             twice the share of each side, of the longer or of the shorter one, less 1 (DINOv3).
-        reference: (H, W) of a grid that the first row and column are those of and whose side stands
-            for the side of the query grid (EVA-02); None takes the query grid's own cells.
+        reference_grid: (H, W) of a grid that the first row and column are those of and whose side
+            stands for the side of the query grid (EVA-02); None takes the query grid's own cells.
         first: of the first row and column, in cells of the query grid, where they are counted.
-        like: a tensor of the device and dtype.
+        shift, jitter, rescale: the most that :meth:`random_change` shifts and scales by.
     """
-    sides = query.hw
-    if normalize in ('max', 'min'):
-        side = max(sides) if normalize == 'max' else min(sides)
-        sides = (side, side)
-    coordinates = []
-    for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
-                                           (grid.width, grid.stride_w))):
-        centres = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) * stride
-        if normalize is not None:
-            coordinates.append(2 * (centres / sides[axis]) - 1)
-        elif reference is not None:
-            coordinates.append((centres - 0.5 + first) / sides[axis] * reference[axis])
-        else:
-            coordinates.append(centres - 0.5 + first)
-    return coordinates[0], coordinates[1]
+
+    normalize: str | None = None
+    reference_grid: tuple[int, int] | None = None
+    first: float = 0.0
+    shift: float | None = None
+    jitter: float | None = None
+    rescale: float | None = None
+
+    def coordinates(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None
+                    ) -> tuple[Tensor, Tensor]:
+        """Coordinates of rows (H,) and columns (W,) of a grid, in units of the query grid.
+
+        Args:
+            grid: whose cells.
+            query: the query grid, whose size the coordinates refer to.
+            like: a tensor of the device and dtype.
+            change: what :meth:`random_change` has drawn.
+        """
+        sides = query.hw
+        if self.normalize in ('max', 'min'):
+            sides = ((max if self.normalize == 'max' else min)(sides),) * 2
+        found = []
+        for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
+                                               (grid.width, grid.stride_w))):
+            at = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) * stride
+            if self.normalize is not None:
+                at = 2 * (at / sides[axis]) - 1
+            else:
+                at = at - 0.5 + self.first
+                if self.reference_grid is not None:
+                    at = at / sides[axis] * self.reference_grid[axis]
+            if change is not None:
+                shift, scale = change
+                at = (at + shift[axis]) * scale[axis]
+            found.append(at)
+        return found[0], found[1]
+
+    def random_change(self, like: Tensor) -> Change | None:
+        """A random shift and scale of rows and columns, (2,) each; None without augmentation."""
+        if (self.shift, self.jitter, self.rescale) == (None, None, None):
+            return None
+        shift, log_scale = like.new_zeros(2), like.new_zeros(2)
+        if self.shift is not None:
+            shift = like.new_empty(2).uniform_(-self.shift, self.shift)
+        for factor, count in ((self.jitter, 2), (self.rescale, 1)):
+            if factor is not None:
+                most = math.log(factor)
+                log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
+        return shift, log_scale.exp()
 
 
 def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
@@ -62,26 +95,68 @@ def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
     return (frames + 0.5) * grid.stride_t - 0.5
 
 
-def stretched_frequencies(freqs: Tensor, scaling: str, scale: Tensor,
-                          planes: tuple[float, float]) -> Tensor:
-    """Frequencies of an axis for a side longer than the trained one.
+class Frequencies(NamedTuple):
+    """How fast the planes of an axis turn.
 
-    Args:
-        freqs: (planes,), from the fastest to the slowest.
-        scaling: 'linear' divides all by the scale (Chen et al. 2023); 'ntk' the slowest, the others
-            by less and less, the fastest by 1; 'yarn' those from the first of ``planes`` on, none
-            up to the second, those between in part (Peng et al., ICLR 2024, Sec. 3.2).
-        scale: 0-dim, the side over the trained one, at least 1.
-        planes: of :func:`planes_that_turn`.
+    Attributes:
+        theta: n planes have the periods ``theta ** (i / n)``.
+        periods: (shortest, longest) instead, of a geometric series.
+        round_periods: round them to bfloat16.
+        unit: the angle over the period is a plane's frequency: 1 radian, or a whole turn.
+        scaling: how frequencies change for a side that is longer than the trained one: 'linear'
+            divides all by the ratio of the sides (Chen et al. 2023); 'ntk' the slowest, the others
+            by less and less, the fastest by 1; 'yarn' those from a plane on that turns ``turns[0]``
+            times along the trained side, none up to one that turns ``turns[1]`` times, those
+            between in part (Peng et al., ICLR 2024, Sec. 3.2).
+        turns: for 'yarn'.
     """
-    numbers = torch.arange(len(freqs), device=freqs.device, dtype=freqs.dtype)
-    if scaling == 'linear':
-        return freqs / scale
-    if scaling == 'ntk':
-        return freqs * scale ** (-numbers / max(len(freqs) - 1, 1))
-    slow, fast = planes
-    divided = ((numbers - fast) / (slow - fast)).clamp(0, 1)
-    return freqs * (1 - divided + divided / scale)
+
+    theta: float = 100.0
+    periods: tuple[float, float] | None = None
+    round_periods: bool = False
+    unit: float = 1.0
+    scaling: str | None = None
+    turns: tuple[float, float] = (1.0, 32.0)
+
+    def series_of_periods(self, count: int, device: torch.device | None = None) -> Tensor:
+        """This many periods, in float64."""
+        numbers = torch.arange(count, device=device, dtype=torch.float64)
+        if self.periods is None:
+            periods = self.theta ** (numbers / count)
+        else:
+            least, most = self.periods
+            periods = least * (most / least) ** (numbers / max(count - 1, 1))
+        return periods.bfloat16().double() if self.round_periods else periods
+
+    def series(self, count: int, like: Tensor) -> Tensor:
+        """This many frequencies, from the fastest to the slowest, in the dtype of ``like``."""
+        return (self.unit / self.series_of_periods(count, like.device)).to(like.dtype)
+
+    def of_side(self, count: int, like: Tensor, side: int, trained: int) -> Tensor:
+        """The frequencies for an axis with so many cells now and in training."""
+        freqs = self.series(count, like)
+        if self.scaling is None:
+            return freqs
+        # A tensor, because sides may be symbols while a program is exported.
+        scale = (like.new_ones(()) * side / trained).clamp_min(1)
+        numbers = torch.arange(count, device=freqs.device, dtype=freqs.dtype)
+        if self.scaling == 'linear':
+            return freqs / scale
+        if self.scaling == 'ntk':
+            return freqs * scale ** (-numbers / max(count - 1, 1))
+        slow, fast = planes_that_turn(count, self.theta, trained, self.turns)
+        divided = ((numbers - fast) / (slow - fast)).clamp(0, 1)
+        return freqs * (1 - divided + divided / scale)
+
+
+def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]
+                     ) -> tuple[float, float]:
+    """The numbers of the planes, among frequencies ``theta ** (-i / planes)``, that turn this often
+    along a side. They are whole numbers, rounded away from each other as in YaRN's release."""
+    slow, fast = (planes * math.log(side / (2 * math.pi * each)) / math.log(theta)
+                  for each in turns)
+    low, high = max(math.floor(fast), 0), min(math.ceil(slow), 2 * planes - 1)
+    return (high if high > low else low + 1e-3), low
 
 
 def oblique_planes(directions: int, planes: int, shared: bool) -> list[list[tuple[float, int]]]:
@@ -120,16 +195,6 @@ def golden_angles(count: int) -> list[float]:
     normal = NormalDist()
     return [math.atan2(*(normal.inv_cdf(number * ratio ** -axis % 1) for axis in (2, 1)))
             for number in range(1, count + 1)]
-
-
-def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]
-                     ) -> tuple[float, float]:
-    """The numbers of the planes, among frequencies ``theta ** (-i / planes)``, that turn this often
-    along a side. They are whole numbers, rounded away from each other as in YaRN's release."""
-    slow, fast = (planes * math.log(side / (2 * math.pi * each)) / math.log(theta)
-                  for each in turns)
-    low, high = max(math.floor(fast), 0), min(math.ceil(slow), 2 * planes - 1)
-    return (high if high > low else low + 1e-3), low
 
 
 def sharpening_factor(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:

@@ -38,7 +38,7 @@ def test_terms_are_added(grid, prefix):
 
 def test_rotation_comes_before_the_logit_terms():
     both = build(ROTARY, dict(type='IRPE', rpe_on='k'))
-    assert both.has_rotation and len(both.terms(Grid(3, 4), Grid(3, 4))) == 1
+    assert both.rotation is both and len(both.terms(Grid(3, 4), Grid(3, 4))) == 1
     rotary, irpe = both.encodings
     q, k, v = tensors(12)
     turned_q, turned_k = rotary.rotate(q * 0.5, k, (3, 4))

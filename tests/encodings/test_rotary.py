@@ -62,37 +62,39 @@ def places(grid, dims, num_prefix_tokens):
 
 def frequency(encoding, plane, count, side, trained):
     """f of a plane of an axis that has so many, and so many cells where so many were trained."""
-    scale, theta = max(side / trained, 1), encoding.theta
-    if encoding.scaling == 'ntk':  # another base
+    scale, own = max(side / trained, 1), encoding.frequencies
+    theta = own.theta
+    if own.scaling == 'ntk':  # another base
         return (theta * scale ** (count / (count - 1))) ** (-plane / count)
-    if encoding.scaling == 'yarn':
+    if own.scaling == 'yarn':
         low, high = (count * math.log(trained / (turns * 2 * math.pi)) / math.log(theta)
                      for turns in (0.2, 0.01))
         low, high = max(math.floor(low), 0), min(math.ceil(high), 2 * count - 1)
         share = min(max((plane - low) / (high - low), 0), 1)
         return theta ** (-plane / count) * (1 - share + share / scale)
-    if encoding.scaling == 'linear':
+    if own.scaling == 'linear':
         return theta ** (-plane / count) / scale
-    if encoding.periods is None:
-        period = encoding.theta ** (plane / count)
+    if own.periods is None:
+        period = own.theta ** (plane / count)
     else:
-        low, high = encoding.periods
+        low, high = own.periods
         period = low * (high / low) ** (plane / (count - 1))
-    if encoding.round_periods:
+    if own.round_periods:
         period = float(torch.tensor(period).bfloat16())
-    in_turns = encoding.periods is not None or encoding.normalize is not None
+    in_turns = own.periods is not None or encoding.positions.normalize is not None
     return (2 * math.pi if in_turns else 1) / period
 
 
 def coordinates(encoding, place, q_grid):
     """Row and column as this kind counts them."""
-    sides = {'max': [max(q_grid)] * 2, 'min': [min(q_grid)] * 2}.get(encoding.normalize, q_grid)
-    if encoding.normalize is not None:
+    own = encoding.positions
+    sides = {'max': [max(q_grid)] * 2, 'min': [min(q_grid)] * 2}.get(own.normalize, q_grid)
+    if own.normalize is not None:
         return [2 * (x + 0.5) / side - 1 for x, side in zip(place, sides, strict=True)]
-    place = [x + encoding.first for x in place]
-    if encoding.reference_grid is not None:
+    place = [x + own.first for x in place]
+    if own.reference_grid is not None:
         return [x / side * reference for x, side, reference in
-                zip(place, q_grid, encoding.reference_grid, strict=True)]
+                zip(place, q_grid, own.reference_grid, strict=True)]
     return place
 
 
@@ -283,7 +285,7 @@ def test_rounded_periods_are_those_of_dinov3s_files(head_dims):
     encoding = RotaryEmbedding(head_dims, 1, normalize='separate', round_periods=True)
     count = torch.arange(head_dims // 4, dtype=torch.bfloat16)
     periods = 100.0 ** (2 * count / (head_dims // 2))
-    got = 2 * math.pi / encoding._axis_freqs(torch.empty(0, dtype=torch.float64))
+    got = encoding.axis_periods()
     torch.testing.assert_close(got, periods.double(), rtol=1e-12, atol=0)
 
 

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from mmposenc.backbones.structure import encoding_kinds, relative_name
 from mmposenc.encodings import IRPE
 from mmposenc.encodings.base import RelativeEncoding
+from mmposenc.encodings.rotation import Rotation
 from mmposenc.functional.grids import Grid, grid_offsets
 
 from .drawing import Array, Panel, Picture, tile_sheet
@@ -141,8 +142,8 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture:
         name, pairs, what = relative_name(encoding), call.added_between_cells, 'added to the logit'
         if name in numbers or len(numbers) == ENCODINGS:
             continue
-        if pairs is None and encoding.has_rotation:
-            pairs, what = rotary_cosine_matrix(encoding, call.grid, call.key), 'cosine'
+        if pairs is None and encoding.rotation is not None:
+            pairs, what = rotary_cosine_matrix(encoding.rotation, call.grid, call.key), 'cosine'
         if pairs is None:
             continue
         rows, columns, table = mean_by_offset(pairs.float().cpu().numpy(), call.grid, call.key)
@@ -162,7 +163,7 @@ def offsets_picture(calls: list[AttentionCall]) -> Picture:
 
 
 @torch.no_grad()
-def rotary_cosine_matrix(encoding: RelativeEncoding, grid: Grid, key: Grid) -> Tensor:
+def rotary_cosine_matrix(encoding: Rotation, grid: Grid, key: Grid) -> Tensor:
     """The cosine (heads, L, Lk) between one vector rotated at every query and at every key. All
     channels of the vector are equal, so that each plane counts the same."""
     prefix = encoding.num_prefix_tokens

@@ -276,7 +276,7 @@ class _MMPretrainRotary(RotaryEmbedding):
 
         def turned(x: Tensor, grid: Any) -> Tensor:
             cos, sin = (angle.unflatten(-1, (2, -1)).repeat(1, 1, 1, 2).flatten(-2)
-                        for angle in self._cos_and_sin(grid, query, None, like))
+                        for angle in self.cos_and_sin(grid, query, like))
             even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
             return (x * cos + torch.stack((-odd, even), -1).flatten(-2) * sin).to(x.dtype)
         return turned(q, query), turned(k, key_grid(q_grid, k_grid))
