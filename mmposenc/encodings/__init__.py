@@ -38,7 +38,7 @@ from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D
 from .query_relative import QueryRelative1D, QueryRelative2D
 from .relative_bias import RelativePositionBias
-from .rotary import RotaryEmbedding, RotaryEmbedding2D
+from .rotary import RotaryEmbedding
 from .sasa import SASARPE
 from .sharing import share_encodings
 from .shaw import ShawRPE

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 
 def check_at_least(least: float, **numbers: float | None) -> None:
@@ -25,3 +26,9 @@ def check_choices(**choices: tuple[object, Sequence[object]]) -> None:
             texts = [repr(each) for each in known]
             wanted = ' or '.join(texts) if len(texts) < 3 else f'one of {", ".join(texts)}'
             raise ValueError(f'{name}={value!r} must be {wanted}')
+
+
+def refuse(reason: str, **options: object) -> NoReturn:
+    """Raise ValueError for options that do not fit together."""
+    together = ' and '.join(f'{name}={value!r}' for name, value in options.items())
+    raise ValueError(f'{together}: {reason}')

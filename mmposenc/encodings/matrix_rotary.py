@@ -20,6 +20,8 @@ class MatrixRotary(Rotation):
 
     #: Where rows and columns lie.
     positions = Positions()
+    #: The row and the column of prefix tokens.
+    prefix_place = 0.0
     #: Whether A and B commute, so that exp(r A + c B) = exp(r A) exp(c B).
     commutes = False
     generators: nn.Parameter
@@ -45,10 +47,6 @@ class MatrixRotary(Rotation):
         """The positions r (H,) of rows and c (W,) of columns of a grid."""
         return self.positions.coordinates(grid, query, like)
 
-    def prefix_places(self) -> tuple[float, float]:
-        """The positions r and c of prefix tokens."""
-        return 0.0, 0.0
-
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
         """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims)."""
@@ -70,8 +68,7 @@ class MatrixRotary(Rotation):
             rotations = matrix_exp(rows * by_row + cols * by_col)
         rotations = rotations.flatten(1, 2)
         if self.num_prefix_tokens:
-            row, col = self.prefix_places()
-            first = matrix_exp(row * by_row + col * by_col)[:, 0]
+            first = matrix_exp(self.prefix_place * by_row + self.prefix_place * by_col)[:, 0]
             first = first.expand(-1, self.num_prefix_tokens, -1, -1, -1)
             rotations = torch.cat((first, rotations), 1)
         return rotations
@@ -171,7 +168,7 @@ class ComRoPE(MatrixRotary):
     variants = {'comrope': ('ComRoPE, linearly dependent', {}),
                 'comrope-ap': ('ComRoPE, axial partition', dict(method='ap'))}
     commutes = True
-    positions = Positions(reference_grid=(1, 1), first=0.5)
+    positions, prefix_place = Positions(reference_grid=(1, 1), first=0.5), 0.5
 
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'ld', block_size: int = 8,
                  num_prefix_tokens: int = 0) -> None:
@@ -202,7 +199,3 @@ class ComRoPE(MatrixRotary):
             by_col = by_col[:, None, None]
             by_row = 1 - by_col
         return whole * by_row, whole * by_col
-
-    def prefix_places(self) -> tuple[float, float]:
-        """Prefix tokens lie at the centre of the grid."""
-        return 0.5, 0.5

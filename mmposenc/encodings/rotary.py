@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import math
-from itertools import chain
 
 import torch
 import torch.nn.functional as F
@@ -11,21 +10,16 @@ from torch import Tensor, nn
 from ..functional.constants import Constants
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import (
-    SCALINGS,
-    TEMPERATURES,
     Change,
     Frequencies,
     Positions,
     frame_coordinates,
-    golden_angles,
-    hexagonal_planes,
     like_at_least_float32,
-    oblique_planes,
+    planes_in_directions,
     sharpening_factor,
     turn_planes,
 )
 from .base import refuse_zeros
-from .checks import check_choices
 from .rotary_options import check_frequencies, check_planes, check_positions
 from .rotation import Rotation
 
@@ -128,25 +122,22 @@ class RotaryEmbedding(Constants, Rotation):
                  temperature: str | None = None, grid_shape: GridLike | None = None) -> None:
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
-        self.positions = Positions(
-            normalize, None if reference_grid is None else as_grid(
-                reference_grid, 'reference_grid').hw, first, shift, jitter, rescale)
-        check_positions(self.positions, dims)
-        check_frequencies(theta, periods)
+        self.dims, self.takes_frames = dims, dims == 3
+        self.directions, self.axes, self.planes = directions, axes, planes
+        self.shared_freqs, self.clamp, self.temperature = shared_freqs, clamp, temperature
+        reference = None if reference_grid is None else as_grid(reference_grid, 'reference_grid').hw
+        self.positions = Positions(normalize, reference, first, shift, jitter, rescale)
         usual = 10000.0 if dims != 2 else 10.0 if directions == 'learned' else 100.0
         self.frequencies = Frequencies(
             usual if theta is None else theta, periods, round_periods,
             1.0 if periods is None and normalize is None else 2 * math.pi, scaling, turns)
-        check_planes(dims, head_dims, directions, axes, planes, shared_freqs, clamp)
-        self.dims, self.takes_frames = dims, dims == 3
-        self.directions, self.axes, self.planes = directions, axes, planes
-        self.shared_freqs, self.clamp, self.temperature = shared_freqs, clamp, temperature
-        self.cellwise = (normalize, reference_grid, scaling, temperature,
-                         clamp or None) == (None,) * 5
-        check_choices(scaling=(scaling, (None, *SCALINGS)),
-                      temperature=(temperature, (None, *TEMPERATURES)))
-        if scaling is not None or temperature is not None:
-            self.grid_shape = self._checked_training_grid(grid_shape)
+        check_planes(self)
+        check_positions(self)
+        check_frequencies(self, theta, grid_shape)
+        stretches = scaling is not None or temperature is not None
+        if stretches and grid_shape is not None:
+            self.grid_shape = as_grid(grid_shape, 'grid_shape', any_axes=True).hw
+        self.cellwise = not (stretches or clamp or normalize is not None or reference is not None)
         if directions == 'learned':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             # Called by its full name, because a subclass has not created its own parameters yet.
@@ -156,22 +147,17 @@ class RotaryEmbedding(Constants, Rotation):
     def constants(self) -> dict[str, object]:
         """The frequencies ``freqs`` (2, heads or 1, planes) of fixed directions, those of the first
         axis first."""
-        planes, cpu = self.head_dims // 2, torch.empty(0, dtype=torch.float64, device='cpu')
         if self.directions in ('axes', 'learned'):
             return {}
-        if self.directions == 'golden':
-            angles = cpu.new_tensor(golden_angles(self.num_heads * planes)).view(-1, planes)
-            freqs = self.frequencies.series(planes, cpu).flip(0)
-        else:
-            blocks = (hexagonal_planes(planes) if self.directions == 'hexagonal' else
-                      oblique_planes(int(self.directions), planes, self.shared_freqs))
-            order = list(chain(*(
-                zip(*blocks, strict=True) if self.axes == 'alternate' else blocks)))
-            series = self.frequencies.series(1 + max(number for _, number in order), cpu)
-            angles = cpu.new_tensor([angle for angle, _ in order])
-            freqs = series[[number for _, number in order]]
-        both = torch.stack((angles.cos() * freqs, angles.sin() * freqs)).view(2, -1, len(freqs))
-        return dict(freqs=F.pad(both, (0, planes - len(freqs))).tolist())
+        planes, cpu = self.head_dims // 2, torch.empty(0, dtype=torch.float64, device='cpu')
+        angles, numbers = zip(*planes_in_directions(
+            self.directions, planes, self.num_heads, self.shared_freqs, self.axes == 'alternate'),
+            strict=True)
+        freqs = self.frequencies.series(1 + max(numbers), cpu)[list(numbers)]
+        angle = cpu.new_tensor(angles)
+        both = torch.stack((angle.cos() * freqs, angle.sin() * freqs))
+        both = both.view(2, -1, min(planes, len(numbers)))
+        return dict(freqs=F.pad(both, (0, planes - both.shape[2])).tolist())
 
     def reset_parameters(self) -> None:
         """Set learned frequencies to two perpendicular axes with a random angle for each head."""
@@ -194,28 +180,6 @@ class RotaryEmbedding(Constants, Rotation):
             refuse_zeros(self)
         super().start_at_zero()
 
-    def _checked_training_grid(self, grid_shape: GridLike | None) -> tuple[int, int]:
-        """The grid of training, after a check of the options that need it."""
-        scaling, turns, theta = (getattr(self.frequencies, name)
-                                 for name in ('scaling', 'turns', 'theta'))
-        if grid_shape is None or self.dims == 3:
-            raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
-                             f'scaling={scaling!r} and temperature={self.temperature!r} need '
-                             f'the grid trained on, and dims=1 or dims=2')
-        for name, value, plain in (
-                ('normalize', self.positions.normalize, None),
-                ('reference_grid', self.positions.reference_grid, None),
-                ('periods', self.frequencies.periods, None),
-                ('directions', self.directions, 'axes'), ('shared_freqs', self.shared_freqs, True)):
-            if scaling is not None and value != plain:
-                raise ValueError(f'scaling={scaling!r} and {name}={value!r}: it scales frequencies '
-                                 f'of theta along axes, and cells')
-        if not 0 < turns[0] < turns[1]:
-            raise ValueError(f'turns={turns!r} must be (less, more), both > 0')
-        if scaling is not None and theta <= 1:
-            raise ValueError(f'theta={theta} must be > 1 with scaling={scaling!r}')
-        return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
-
     def axis_periods(self) -> Tensor:
         """The periods of the planes of an axis, in float64."""
         return self.frequencies.series_of_periods(self.head_dims // (2 * self.dims))
@@ -235,10 +199,8 @@ class RotaryEmbedding(Constants, Rotation):
         other = turn if key == query else self.cos_and_sin(key, query, like, change)
         halves = self.planes == 'halves'
         if self.temperature is not None:
-            height, width = self.grid_shape
-            cells = like.new_ones(()) * key.num_cells
-            trained = like.new_ones(()) * height * width / (key.stride_h * key.stride_w)
-            q = (q * sharpening_factor(self.temperature, cells, trained, self.dims)).to(q.dtype)
+            factor = sharpening_factor(self.temperature, key, self.grid_shape, self.dims, like)
+            q = (q * factor).to(q.dtype)
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
     def cos_and_sin(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None
@@ -310,7 +272,3 @@ class RotaryEmbedding(Constants, Rotation):
         most = (of_row ** 2 + of_col ** 2).sqrt() * torch.where(along_rows[0], tall, wide)
         angle = (rows - row)[:, None, None] * of_row + (cols - col)[:, None] * of_col
         return (angle.clamp(-most, most) + most)[None]
-
-
-#: Another name, for configs.
-RotaryEmbedding2D = RotaryEmbedding

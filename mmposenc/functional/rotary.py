@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
@@ -55,9 +56,8 @@ class Positions(NamedTuple):
             like: a tensor of the device and dtype.
             change: what :meth:`random_change` has drawn.
         """
-        sides = query.hw
-        if self.normalize in ('max', 'min'):
-            sides = ((max if self.normalize == 'max' else min)(sides),) * 2
+        sides = dict(max=(max(query.hw),) * 2, min=(min(query.hw),) * 2).get(
+            self.normalize or '', query.hw)
         found = []
         for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
                                                (grid.width, grid.stride_w))):
@@ -144,19 +144,12 @@ class Frequencies(NamedTuple):
             return freqs / scale
         if self.scaling == 'ntk':
             return freqs * scale ** (-numbers / max(count - 1, 1))
-        slow, fast = planes_that_turn(count, self.theta, trained, self.turns)
-        divided = ((numbers - fast) / (slow - fast)).clamp(0, 1)
+        # Whole numbers of planes, rounded away from each other as in YaRN's release.
+        slow, fast = (count * math.log(trained / (2 * math.pi * each)) / math.log(self.theta)
+                      for each in self.turns)
+        fast, slow = max(math.floor(fast), 0), min(math.ceil(slow), 2 * count - 1)
+        divided = ((numbers - fast) / (max(slow, fast + 1e-3) - fast)).clamp(0, 1)
         return freqs * (1 - divided + divided / scale)
-
-
-def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]
-                     ) -> tuple[float, float]:
-    """The numbers of the planes, among frequencies ``theta ** (-i / planes)``, that turn this often
-    along a side. They are whole numbers, rounded away from each other as in YaRN's release."""
-    slow, fast = (planes * math.log(side / (2 * math.pi * each)) / math.log(theta)
-                  for each in turns)
-    low, high = max(math.floor(fast), 0), min(math.ceil(slow), 2 * planes - 1)
-    return (high if high > low else low + 1e-3), low
 
 
 def oblique_planes(directions: int, planes: int, shared: bool) -> list[list[tuple[float, int]]]:
@@ -178,10 +171,25 @@ def oblique_planes(directions: int, planes: int, shared: bool) -> list[list[tupl
     return [first, [(angle + math.pi / 2, number) for angle, number in first]]
 
 
-def hexagonal_planes(planes: int) -> list[list[tuple[float, int]]]:
-    """For each of three directions, 120 degrees apart, the angle and the frequency's number of its
-    planes; the directions share frequencies."""
-    return [[(2 * math.pi / 3 * way, number) for number in range(planes // 3)] for way in range(3)]
+def planes_in_directions(directions: str | int, planes: int, heads: int, shared: bool,
+                         alternate: bool) -> list[tuple[float, int]]:
+    """The angle from the first axis and the number of the frequency of each plane of a head; of
+    'golden' directions, of each plane of each head.
+
+    Args:
+        directions: 'golden', 'hexagonal' (three, 120 degrees apart, that share frequencies), or an
+            even number.
+        planes: the planes of a head; 'hexagonal' leaves some over that three do not divide.
+        heads: their number.
+        shared: as for :func:`oblique_planes`.
+        alternate: the order is a plane of each direction in turn.
+    """
+    if directions == 'golden':  # From the slowest to the fastest.
+        angles = golden_angles(heads * planes)
+        return [(angle, planes - 1 - index % planes) for index, angle in enumerate(angles)]
+    blocks = oblique_planes(directions, planes, shared) if isinstance(directions, int) else [
+        [(2 * math.pi / 3 * way, number) for number in range(planes // 3)] for way in range(3)]
+    return list(chain(*(zip(*blocks, strict=True) if alternate else blocks)))
 
 
 def golden_angles(count: int) -> list[float]:
@@ -197,12 +205,16 @@ def golden_angles(count: int) -> list[float]:
             for number in range(1, count + 1)]
 
 
-def sharpening_factor(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:
-    """The factor for the logits of queries that see this many keys instead of ``trained``.
+def sharpening_factor(temperature: str, key: Grid, trained_grid: tuple[int, int], axes: int,
+                      like: Tensor) -> Tensor:
+    """The factor for the logits of queries that see the keys of this grid, instead of as many as
+    in training, of the same strides.
 
     'log': log n / log m (Chiang and Cholak, ACL 2022); 'entropy': its root (Jin et al., NeurIPS
     2023, Eq. 8); 'yarn': (0.1 log s + 1)^2 with s >= 1 the scale of a side (Peng et al., Eq. 15).
     """
+    cells = like.new_ones(()) * key.num_cells
+    trained = like.new_ones(()) * trained_grid[0] * trained_grid[1] / (key.stride_h * key.stride_w)
     if temperature == 'yarn':
         side = (cells / trained).clamp_min(1).log() / axes
         return (0.1 * side + 1) ** 2

@@ -85,7 +85,7 @@ def test_every_bad_number_and_unknown_name_is_told(name):
         (dict(directions=4), r'directions=4 and head_dims=8: .* multiple of 16'),
         (dict(directions='hexagonal', head_dims=4), r"'hexagonal' and head_dims=4"),
         (dict(directions='golden', axes='alternate'), r"'alternate' and directions='golden'"),
-        (dict(shared_freqs=False), r"shared_freqs=False and directions='axes', axes='xy'"),
+        (dict(shared_freqs=False), r"shared_freqs=False and directions='axes' and axes='xy'"),
         (dict(clamp=True), r"clamp=True and directions='axes'"),
         (dict(scaling='yarn', grid_shape=(4, 4), turns=(2, 1)), r'turns=\(2, 1\) must be'),
         (dict(scaling='yarn', grid_shape=(4, 4), theta=1), r'theta=1 must be > 1'),

@@ -9,7 +9,7 @@ from helpers.relative_checks import GRIDS, random_inputs
 
 from mmposenc.attention.attend import attend
 from mmposenc.backbones import DeiT
-from mmposenc.encodings import GTA, RotaryEmbedding, RotaryEmbedding2D
+from mmposenc.encodings import GTA, RotaryEmbedding
 from mmposenc.functional import as_grid, key_grid
 
 #: Options of every kind: RoPE-ViT's two, DINOv3's, EVA-02's, and the rest of the choices.
@@ -32,10 +32,6 @@ KINDS = {
     'hexagonal': dict(directions='hexagonal', first=1.0),
     'no frequency twice': dict(axes='alternate', shared_freqs=False, periods=(1.0, 90.0)),
 }
-
-
-def test_configs_may_use_the_former_name() -> None:
-    assert RotaryEmbedding2D is RotaryEmbedding
 
 
 #: Of sequences and of videos.
