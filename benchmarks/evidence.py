@@ -34,7 +34,7 @@ from mmposenc.lab.compare.statistics.differences import (
     weighted_contrast,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.summary import mean_row, size_factors, values_at, with_summary
+from mmposenc.lab.compare.statistics.summary import mean_row, tested_sizes, values_at, with_summary
 from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +89,7 @@ def one_line_each(results: Mapping[str, Any]) -> str:
 def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Every encoding: parameters, seeds, mean (and standard deviation) at every size, and the sizes
     at which no other is surely better."""
-    sizes = size_factors(results)
+    sizes = tested_sizes(results)
     rows = [['name', 'encoding', 'class', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]

@@ -21,7 +21,7 @@ from scipy import stats
 from mmposenc.lab.compare.page.report import csv_text
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, weighted_contrast
-from mmposenc.lab.compare.statistics.summary import size_factors, values_at
+from mmposenc.lab.compare.statistics.summary import tested_sizes, values_at
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
@@ -38,7 +38,7 @@ def known_spreads(folder: Path) -> np.ndarray:
     found = []
     for path in sorted(folder.glob('*.json')):
         results = json.loads(path.read_text())
-        found += [stdev(seeds.values()) for factor in size_factors(results)
+        found += [stdev(seeds.values()) for factor in tested_sizes(results)
                   for seeds in values_at(results, factor).values() if len(seeds) >= 3]
     return np.array(found)
 

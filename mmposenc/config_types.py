@@ -8,3 +8,5 @@ from typing import Any, TypeAlias
 ConfigType: TypeAlias = dict[str, Any]
 #: A node of a config that is only read.
 ReadOnlyConfig: TypeAlias = Mapping[str, Any]
+#: The size of the images of a test: a factor of the test's own size, or 'HEIGHTxWIDTH' in pixels.
+ImageSize: TypeAlias = float | str

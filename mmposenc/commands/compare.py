@@ -1,6 +1,6 @@
 """Compare position encodings on a data set: which one for my data?
 
-    mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
+    mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 1 1.5 480x864 \\
         --jobs 2 --out work_dirs/study
     mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, SIDE, add_config, number_between
+from ..terminal.options import COUNT, add_config, number_between, size_or
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -25,12 +25,6 @@ if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there i
 
 #: A number above 0.
 number = number_between(0, 100, 'above 0, such as 1.5')
-
-
-def parse_factor_or_size(word: str) -> float | tuple[int, int]:
-    """A factor above 0, or a height and a width in pixels as in '192x256'."""
-    height, x, width = word.partition('x')
-    return (SIDE(height), SIDE(width)) if x else number(word)
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -47,9 +41,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       '--encodings paper::cpvt/table6/3')
     what.add_argument('--seeds', type=COUNT, default=3, metavar='N', help='train with the seeds 0 '
                       '.. N-1; default 3')
-    what.add_argument('--sizes', type=parse_factor_or_size, nargs='+', metavar='SIZE', default=[],
+    what.add_argument('--sizes', type=size_or(number), nargs='+', metavar='SIZE', default=[],
                       help='test at these multiples of the size of the test, or at HEIGHTxWIDTH in '
-                      'pixels; default 1')
+                      'pixels, to which images are stretched, such as 480x864; default 1')
     what.add_argument('--margin', type=number, default=1.0, metavar='POINTS',
                       help='smaller differences count as equal; default 1')
     how = parser.add_argument_group('how')

@@ -1,7 +1,7 @@
 """Test a detector, segmentor or classifier.
 
     mmposenc test CONFIG work_dirs/NAME/epoch_12.pth --show-dir pictures
-    mmposenc test CONFIG CHECKPOINT --sizes 160 224 384    # the metrics by image size
+    mmposenc test CONFIG CHECKPOINT --sizes 160 224 192x320    # the metrics by image size
     torchrun --nproc-per-node=8 --no-python mmposenc test CONFIG CHECKPOINT \\
         --launcher pytorch
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import SIDE, add_run_options, make_config_parser
+from ..terminal.options import SIDE, add_run_options, make_config_parser, size_or
 
 if TYPE_CHECKING:
     from mmengine.config import Config
@@ -27,8 +27,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
                         'views: tta_model and tta_pipeline of the config')
-    parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
-                        '(pixels of the shorter side); tables of encodings are resized')
+    parser.add_argument('--sizes', type=size_or(SIDE), nargs='+', metavar='SIZE', help='test '
+                        'at several sizes: pixels of the shorter side, or HEIGHTxWIDTH, to which '
+                        'images are stretched, such as 480x864; tables of encodings are resized')
     args = parser.parse_args(argv)
     if args.sizes and args.out:
         parser.error('--sizes tests several times; leave --out out')
@@ -65,13 +66,13 @@ def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
     from ..engine.config.testing import set_visualizer
     from ..engine.variants.sizes import config_at_size
     from ..terminal.processes import print_in_first_process
-    usual = ParsedConfig(cfg).tested_size
-    if usual is None:
+    short = min(ParsedConfig(cfg).tested_size or (0,))
+    if not short and not all(isinstance(size, str) for size in args.sizes):
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
     set_visualizer(cfg)
     work_dir, lines = Path(cfg.work_dir), []
     for size in args.sizes:
-        one = config_at_size(cfg, size / min(usual))
+        one = config_at_size(cfg, size if isinstance(size, str) else size / short)
         one.work_dir = str(work_dir / f'size-{size}')
         one.experiment_name = one.visualizer.name = f'{work_dir.name}-{size}'
         metrics = _test(one, args, args.show_dir and str(Path(args.show_dir) / str(size)))

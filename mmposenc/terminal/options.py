@@ -50,6 +50,15 @@ COUNT = whole_number(1)
 SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)
 
 
+def size_or(other: Callable[[str], float]) -> Callable[[str], float | str]:
+    """Make an argparse type: a height and a width in pixels as 'HEIGHTxWIDTH', which stay text, or
+    a number of another type."""
+    def size_of(text: str) -> float | str:
+        height, x, width = text.lower().partition('x')
+        return f'{SIDE(height)}x{SIDE(width)}' if x else other(text)
+    return size_of
+
+
 def sides_of_option(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, int]:
     """The size (H, W) that the one or two numbers of ``--size`` give."""
     if len(size) > 2:

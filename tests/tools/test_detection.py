@@ -100,11 +100,12 @@ test_dataloader = dict(dataset=dict(pipeline=[
     assert len([*show.rglob('*.png')]) == 4
     once = json.loads(next((tmp_path / 'one').glob('*/*.json')).read_text())
     assert capsys.readouterr().out.endswith(f'\npictures: {show}\n')
-    test(sized, weights, '--work-dir', tmp_path / 'work', '--sizes', 32, 64,
+    test(sized, weights, '--work-dir', tmp_path / 'work', '--sizes', 32, 64, '32x64',
          '--show-dir', show / 'sized')
     said = capsys.readouterr().out
     assert f'\nsize 32: accuracy/top1 {once["accuracy/top1"]:g}' in said
     assert '\nsize 64: accuracy/top1 ' in said
-    assert len([*(show / 'sized').rglob('*.png')]) == 8
+    assert '\nsize 32x64: accuracy/top1 ' in said
+    assert len([*(show / 'sized').rglob('*.png')]) == 12
     with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline has a size'):
         test(config, weights, '--sizes', 64)

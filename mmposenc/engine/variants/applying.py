@@ -13,7 +13,7 @@ from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
-from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.classes import model_class
 from mmposenc.engine.config.image_sizes import Size
@@ -30,7 +30,7 @@ from mmposenc.terminal.messages import error_text
 
 from .encodings import Entry, read_entries
 from .model_encodings import Changes, encodings_as_they_stand, named_relative_encodings
-from .sizes import image_sizes
+from .sizes import image_sizes, size_word
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
 SMALL = 256
@@ -167,7 +167,8 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
-def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float, Size]) -> Config:
+def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[ImageSize, Size]
+                       ) -> Config:
     """The config of :func:`with_entry`, after a look whether its encodings fit the model at all
     sizes.
 
@@ -177,7 +178,7 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     Args:
         parsed: the config, without the entry.
         entry: what is compared.
-        sizes: of images, by their factors of the test's size: :func:`.sizes.image_sizes`.
+        sizes: (H, W) of images at each size of a test: :func:`.sizes.image_sizes`.
 
     Raises:
         ValueError: names the encoding, what it does not fit, the size, and what is required.
@@ -190,8 +191,8 @@ def with_entry_checked(parsed: ParsedConfig, entry: Entry, sizes: Mapping[float,
     return changed
 
 
-def _raise_first_error(what: str, cfg: Config, sizes: Mapping[float, Size], *, whole: bool = True
-                       ) -> None:
+def _raise_first_error(what: str, cfg: Config, sizes: Mapping[ImageSize, Size], *,
+                       whole: bool = True) -> None:
     """Raise ValueError, which begins with ``what``, if a model, or its backbone, cannot be built or
     fails at one of some sizes."""
     parsed, where = ParsedConfig(cfg), ''
@@ -199,8 +200,8 @@ def _raise_first_error(what: str, cfg: Config, sizes: Mapping[float, Size], *, w
         try:
             model = (build_bare(cfg, device, check=device == 'meta') if whole
                      else build_backbone(parsed.library, parsed.backbone, device))
-            for factor, size in sizes.items():
-                where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
+            for at, size in sizes.items():
+                where = f' at {size[0]}x{size[1]} pixels (--sizes {size_word(at)})'
                 image = torch.zeros(1, parsed.channels, *size, device=device)
                 with torch.no_grad():
                     if whole:
@@ -213,9 +214,9 @@ def _raise_first_error(what: str, cfg: Config, sizes: Mapping[float, Size], *, w
                 raise ValueError(f'{what}{where}: {error_text(error)}') from error
         # The model needs numbers, as deformable attention does. None of the encodings that it takes
         # has a largest size, so small images are enough, one for each size that is left.
-        small = {(min(height, SMALL), min(width, SMALL)): factor
-                 for factor, (height, width) in sizes.items()}
-        sizes, where = {factor: size for size, factor in small.items()}, ''
+        small = {(min(height, SMALL), min(width, SMALL)): at
+                 for at, (height, width) in sizes.items()}
+        sizes, where = {at: size for size, at in small.items()}, ''
 
 
 def check_builds(cfg: Config) -> None:

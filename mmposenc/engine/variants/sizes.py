@@ -8,8 +8,8 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.engine.config.image_sizes import Size
+from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
+from mmposenc.engine.config.image_sizes import Size, size_after
 from mmposenc.engine.config.nodes import type_without_library
 from mmposenc.engine.config.parsed import ParsedConfig
 
@@ -17,34 +17,51 @@ from mmposenc.engine.config.parsed import ParsedConfig
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'padding')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
            'CenterCrop', 'Pad', 'EfficientNetCenterCrop')
+#: How steps that resize do it, which stays where they stretch an image.
+_MANNER = ('interpolation', 'backend', 'clip_object_border')
+#: A factor of both sides, or one of the height and one of the width.
+_Factor = float | tuple[float, float]
 
 
-def config_at_size(cfg: Config, factor: float) -> Config:
-    """A config whose test gives images ``factor`` times as large.
+def config_at_size(cfg: Config, size: ImageSize) -> Config:
+    """A config whose test gives images of another size.
 
-    Sizes of the pipeline are multiplied and rounded (a pipeline without any gets a Resize behind
-    its loading), and so are windows that slide over an image, and a size that the data preprocessor
-    fills up to. Label maps and boxes stay as they are, so that predictions are compared at the data
-    set's own size. Of the views of ``tta_pipeline``, shares of the picture are multiplied; fixed
+    Of a factor, sizes of the pipeline are multiplied and rounded (a pipeline without any gets a
+    Resize behind its loading), and so are windows that slide over an image, and a size that the
+    data preprocessor fills up to. A height and a width are those of every image, which is stretched
+    to them, also where the pipeline keeps the ratio of the sides; what the pipeline crops away, and
+    windows, keep their shares of each side. Of paddings only those to a multiple stay.
+
+    Label maps and boxes stay as they are, so that predictions are compared at the data set's own
+    size. Of the views of ``tta_pipeline``, shares of the picture become shares of this size; fixed
     sizes, which ``--tta`` fits to the test's, stay, and so do training and validation.
 
     Args:
         cfg: with a test_dataloader; not changed.
-        factor: above 0; 1 gives a copy.
+        size: a factor above 0, of which 1 gives a copy, or 'HEIGHTxWIDTH' in pixels.
+
+    Raises:
+        ValueError: the pipeline gives images of another height and width in spite of it.
     """
     changed = copy.deepcopy(cfg)
-    if factor == 1:
+    if size == 1:
         return changed
+    pixels, scope, whole = _pixels(size), cfg.get('default_scope'), ParsedConfig(cfg).tested_size
+    factor = size if pixels is None else _factors(pixels, whole)
     if cfg.get('test_dataloader'):  # Copied, because validation may share parts of it.
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in ParsedConfig(changed).data_sets_with_pipeline('test'):
-        node['pipeline'] = _resized_steps(node['pipeline'], factor)
-    shares = [step for augmented in changed.get('tta_pipeline') or ()
-              for steps in augmented.get('transforms', ())
-              for step in steps if step.get('scale_factor') is not None]
-    for step in shares:
-        step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
-    _resize_preprocessor(changed, factor, ParsedConfig(cfg).tested_size)
+        node['pipeline'] = (_resized_steps(node['pipeline'], factor) if pixels is None
+                            else _stretched_steps(node['pipeline'], scope, pixels))
+    shares = [(steps, number, step['scale_factor']) for augmented in changed.get('tta_pipeline')
+              or () for steps in augmented.get('transforms', ())
+              for number, step in enumerate(steps) if step.get('scale_factor') is not None]
+    for steps, number, share in shares:
+        if pixels is None:
+            steps[number]['scale_factor'] = _scaled_numbers(share, factor, whole=False)
+        else:
+            steps[number] = _stretch(steps[number], _scaled_numbers(pixels[::-1], share)[::-1])
+    _resize_preprocessor(changed, factor, pixels, whole)
     test_cfg = dict(changed.model.get('test_cfg') or {})
     if test_cfg.get('mode') == 'slide':
         changed.model.test_cfg = dict(test_cfg, **{
@@ -52,58 +69,59 @@ def config_at_size(cfg: Config, factor: float) -> Config:
     return changed
 
 
-def size_at(parsed: ParsedConfig, factor: float) -> Size | None:
-    """The size (H, W) of a test's images at a factor of the test's size; None if images keep their
-    own sizes."""
-    return parsed.tested_size if factor == 1 else (
-        ParsedConfig(config_at_size(parsed.cfg, factor)).tested_size)
+def size_word(size: ImageSize) -> str:
+    """A size as it is written behind ``--sizes``: '1.5' or '480x864'."""
+    return size if isinstance(size, str) else f'{size:g}'
 
 
-def image_sizes(parsed: ParsedConfig, factors: Sequence[float], size: Size | None = None
-                ) -> dict[float, Size]:
-    """(H, W) of an image of a test at each factor of its size.
+def size_order(size: ImageSize) -> tuple[bool, float]:
+    """The key by which sizes are sorted: factors, then heights and widths by the number of pixels.
+    """
+    pixels = _pixels(size)
+    return pixels is not None, math.prod(pixels or (float(size),))
+
+
+def size_at(parsed: ParsedConfig, size: ImageSize) -> Size | None:
+    """The size (H, W) of a test's images at a factor of the test's size, or at pixels; None if
+    images keep their own sizes."""
+    return parsed.tested_size if size == 1 else (
+        ParsedConfig(config_at_size(parsed.cfg, size)).tested_size)
+
+
+def image_sizes(parsed: ParsedConfig, sizes: Sequence[ImageSize], size: Size | None = None
+                ) -> dict[ImageSize, Size]:
+    """(H, W) of an image of a test at each of some sizes.
 
     Args:
         parsed: the config.
-        factors: of the test's image size.
+        sizes: factors of the test's image size, and pixels.
         size: (H, W) of one of its images, where the config does not say it; None: as in training,
             else 224 x 224.
     """
     height, width = parsed.tested_size or size or parsed.trained_size or (224, 224)
-    return {factor: size_at(parsed, factor) or (round(height * factor), round(width * factor))
-            for factor in factors}
+    return {each: size_at(parsed, each) or (round(height * each), round(width * each))
+            for each in sizes}
 
 
-def factor_of(parsed: ParsedConfig, size: float | Size) -> float:
-    """The factor that makes a test's images as large as a size in pixels; a factor is returned as
-    it is.
-
-    Raises:
-        ValueError: the images have several sizes, or another ratio of the sides.
-    """
-    if isinstance(size, (int, float)):
-        return size
-    whole = parsed.tested_size
-    if whole is None:
-        raise ValueError(
-            f'--sizes {_size_text(size)}: the images of the test have several sizes; give '
-                         'multiples of them, such as 1.5')
-    factor = size[0] / whole[0]
-    if (width := round(whole[1] * factor)) != size[1]:
-        raise ValueError(f'--sizes {_size_text(size)}: the sides must be in the ratio of the test, '
-                         f'{_size_text(whole)}; {size[0]}x{width} would do')
-    return factor
+def _pixels(size: ImageSize) -> Size | None:
+    """The height and width of a size in pixels; None for a factor."""
+    if not isinstance(size, str):
+        return None
+    height, _, width = size.partition('x')
+    return int(height), int(width)
 
 
-def _size_text(size: Size) -> str:
-    return f'{size[0]}x{size[1]}'
+def _factors(pixels: Size, whole: Size | None) -> tuple[float, float]:
+    return (pixels[0] / whole[0], pixels[1] / whole[1]) if whole else (1.0, 1.0)
 
 
-def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:
-    """Multiply numbers, or pairs and lists of them, by a factor. Numbers of pixels stay whole; what
-    is no number of pixels stays as it is."""
+def _scaled_numbers(value: Any, factor: _Factor, whole: bool = True) -> Any:
+    """Multiply numbers, or pairs and lists of them, by a factor, or pairs (H, W) by one of each.
+    Numbers of pixels stay whole; what is no number of pixels stays as it is."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_scaled_numbers(each, factor, whole) for each in value)
+        factors = factor if isinstance(factor, tuple) else (factor,) * len(value)
+        return type(value)(_scaled_numbers(each, by, whole)
+                           for each, by in zip(value, factors, strict=True))
     if not whole:
         return value * factor
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -112,36 +130,73 @@ def _scaled_numbers(value: Any, factor: float, whole: bool = True) -> Any:
 
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
-    sizing = [step for step in changed if type_without_library(step) in _SIZING]
-    for step in sizing:
+    for step in changed:
+        if type_without_library(step) not in _SIZING:
+            continue
         if step.get('scale_factor') is not None:
             step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
         for key in _PIXELS:
             if step.get(key) is not None:
                 step[key] = _scaled_numbers(step[key], factor)
+    return _with_resize(changed, scale_factor=float(factor), keep_ratio=True)
+
+
+def _with_resize(steps: list[ConfigType], **options: object) -> list[ConfigType]:
+    """Put a Resize behind the loading of a pipeline that has no step which resizes."""
     # A crop alone would only show more of an image; EfficientNet's resizes what it cuts out.
-    if not any('Resize' in name or 'EfficientNet' in name
-               for name in map(type_without_library, sizing)):
-        index = max((i + 1 for i, step in enumerate(changed)
-                     if 'LoadImage' in type_without_library(step)), default=0)
-        changed.insert(index, ConfigDict(
-            type='Resize', scale_factor=float(factor), keep_ratio=True))
-        pack = changed[-1]
-        if 'meta_keys' in pack:  # Boxes are scaled back to the image's own size by this factor.
-            pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
+    names = [type_without_library(step) for step in steps]
+    if any(name in _SIZING and ('Resize' in name or 'EfficientNet' in name) for name in names):
+        return steps
+    index = max((i + 1 for i, name in enumerate(names) if 'LoadImage' in name), default=0)
+    steps.insert(index, ConfigDict(type='Resize', **options))
+    pack = steps[-1]
+    if 'meta_keys' in pack:  # Boxes are scaled back to the image's own size by this factor.
+        pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
+    return steps
+
+
+def _stretched_steps(steps: Sequence[ReadOnlyConfig], scope: str | None, pixels: Size
+                     ) -> list[ConfigType]:
+    """The steps of a pipeline whose images have this height and width at the end."""
+    whole, changed = size_after(steps, scope, ratio_kept=True), []
+    factors = _factors(pixels, whole)
+    for step in (ConfigDict(copy.deepcopy(dict(step))) for step in steps):
+        name, size = type_without_library(step), size_after([step], scope, ratio_kept=True)
+        target = _scaled_numbers(size, factors) if whole and size else pixels
+        if step.get('pad_to_square'):
+            continue
+        if name in _SIZING and 'Resize' in name:
+            step = _stretch(step, target)
+        elif name in _SIZING and size:
+            step['crop_size' if 'crop_size' in step else 'size'] = target[::-1]
+        changed.append(step)
+    changed = _with_resize(changed, keep_ratio=False, **(
+        dict(scale_factor=factors[::-1]) if whole else dict(scale=pixels[::-1])))
+    if size_after(changed, scope) != pixels:
+        raise ValueError(f'--sizes {pixels[0]}x{pixels[1]}: a step of the test pipeline gives '
+                         'images of another height and width; give factors, such as 1.5')
     return changed
 
 
-def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
-    """Multiply a size to which images are padded; a divisor as large as the images counts as a size
+def _stretch(step: ReadOnlyConfig, size: Size) -> ConfigType:
+    """The Resize that stretches images to a size (H, W) in the manner of a step."""
+    manner = {key: step[key] for key in _MANNER if key in step}
+    return ConfigDict(type='Resize', scale=size[::-1], keep_ratio=False, **manner)
+
+
+def _resize_preprocessor(cfg: Config, factor: _Factor, pixels: Size | None, whole: Size | None
+                         ) -> None:
+    """Change a size to which images are padded; a divisor as large as the images counts as a size
     too."""
     owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
     if not owner.get('data_preprocessor'):
         return
     pre = dict(owner['data_preprocessor'])
     divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
-    if size is not None and divisor >= max(size):
-        pre['pad_size_divisor'] = _scaled_numbers(divisor, factor)
+    if whole is not None and divisor >= max(whole):
+        # Images that all have one height and width need no more than a divisor of both.
+        pre['pad_size_divisor'] = (math.gcd(*pixels) if pixels
+                                   else _scaled_numbers(divisor, factor))
     if test_cfg.get('size'):
-        pre['test_cfg'] = dict(test_cfg, size=_scaled_numbers(test_cfg['size'], factor))
+        pre['test_cfg'] = dict(test_cfg, size=pixels or _scaled_numbers(test_cfg['size'], factor))
     owner['data_preprocessor'] = pre

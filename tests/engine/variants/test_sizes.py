@@ -9,7 +9,8 @@ from PIL import Image
 
 from mmposenc import engine
 from mmposenc.engine.config.parsed import ParsedConfig
-from mmposenc.engine.variants.sizes import config_at_size, factor_of
+from mmposenc.engine.variants.sizes import config_at_size
+from mmposenc.lab.compare.running.costs import input_size
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
@@ -124,10 +125,59 @@ def test_views_that_are_shares_of_the_picture():
     assert found[1:] == views[1:] and cfg.to_dict() == before
 
 
-def test_sizes_in_pixels_are_factors_where_the_ratio_is_that_of_the_test():
-    camvid = ParsedConfig(engine.load_config(CAMVID))
-    assert [factor_of(camvid, each) for each in (0.75, (288, 384), (192, 256))] == [0.75, 1.5, 1]
-    with pytest.raises(ValueError, match='--sizes 320x480: .* 192x256; 320x427 would do'):
-        factor_of(camvid, (320, 480))
-    with pytest.raises(ValueError, match='--sizes 64x64: .*several sizes; give multiples'):
-        factor_of(ParsedConfig(engine.load_config(NUCLEI)), (64, 64))
+@pytest.mark.parametrize('name, sized', [
+    (DEIT, None), (CAMVID, [(160, 96)]), (ADE, [(160, 96)]), (BCCD, [(160, 96)]),
+    (IMAGENET, [(183, 110), (160, 96)]),  # what the crop leaves out stays a share of each side
+    (NUCLEI, [(160, 96)]), (CIFAR, [(160, 96)]),  # images of their own sizes get a Resize
+    (LSJ, [(160, 96)]), ('mmdet::yolox/yolox_s_8xb8-300e_coco.py', [(160, 96)]),
+    ('mmdet::faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py', [(160, 96)]),
+    ('mmposenc::rt-detr_r18vd-coco', [(160, 96)]), ('mmposenc::detection/pretrained/'
+     'eomt_dinov3-s_8xb2-lsj-12e_coco-640x640.py', [(160, 96)])])
+def test_every_image_has_the_height_and_width_that_are_asked_for(name, sized, tmp_path):
+    """Also where the pipeline keeps the ratio of the sides, or pads to squares."""
+    cfg = engine.load_config(name)
+    before = cfg.to_dict()
+    changed = config_at_size(cfg, '96x160')
+    assert ParsedConfig(changed).tested_size == (96, 160) and cfg.to_dict() == before
+    if sized is None:
+        return
+    steps = changed.test_dataloader.dataset.pipeline
+    assert [step.get('scale', step.get('crop_size')) for step in steps
+            if 'scale' in step or 'crop_size' in step] == sized
+    assert not any(step.get('keep_ratio') for step in steps)
+    Image.fromarray(np.zeros((300, 400, 3), np.uint8)).save(tmp_path / 'a.png')
+    found = run([step for step in steps if 'Annotations' not in step['type']], cfg.default_scope,
+                img_path=str(tmp_path / 'a.png'), img_id=0, gt_label=0, instances=[], seg_fields=[],
+                reduce_zero_label=False, img=np.zeros((32, 32, 3), np.uint8))
+    assert found['inputs'].shape == (3, 96, 160)
+    # Where images were padded to a canvas as large as they are, now none is.
+    divisor = (changed.model.get('data_preprocessor') or {}).get('pad_size_divisor', 1)
+    assert 96 % divisor == 160 % divisor == 0
+
+
+def test_windows_crops_and_views_at_a_height_and_width():
+    cfg = engine.load_config(ADE)
+    cfg.tta_pipeline[1].transforms[0] = [
+        ConfigDict(type='Resize', scale_factor=share, keep_ratio=True) for share in (0.5, 1.0)]
+    cfg.test_dataloader.dataset.pipeline[1] = ConfigDict(type='CenterCrop', crop_size=(200, 100))
+    cfg.model.test_cfg = dict(mode='slide', crop_size=(50, 100), stride=(25, 50))
+    cfg.model.data_preprocessor.test_cfg = dict(size=(100, 200))
+    found = config_at_size(cfg, '200x100')
+    resize, crop = found.test_dataloader.dataset.pipeline[1:3]
+    assert resize == dict(type='Resize', scale_factor=(0.5, 2.0), keep_ratio=False)
+    assert crop.crop_size == (100, 200)
+    assert found.model.test_cfg == dict(mode='slide', crop_size=(100, 50), stride=(50, 25))
+    assert found.model.data_preprocessor.test_cfg.size == (200, 100)
+    assert found.tta_pipeline[1].transforms[0] == [
+        dict(type='Resize', scale=size, keep_ratio=False) for size in ((50, 100), (100, 200))]
+    efficient = engine.load_config('mmpretrain::efficientnet/efficientnet-b0_8xb32_in1k.py')
+    with pytest.raises(ValueError, match='--sizes 96x160: a step .* another height and width'):
+        config_at_size(efficient, '96x160')
+
+
+def test_the_input_of_a_model_at_each_size():
+    """Padded by the preprocessor of that size, whose divisor may be a canvas."""
+    bccd, canvas = (ParsedConfig(engine.load_config(name)) for name in (BCCD, LSJ))
+    assert [input_size(bccd, at) for at in (1.0, 1.5, '100x64')] == [
+        (256, 320), (384, 480), (128, 64)]
+    assert [input_size(canvas, at) for at in (1.5, '480x864')] == [(1536, 1536), (480, 864)]

@@ -57,12 +57,18 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
     call(*asked, '--seeds', '1')
     assert len(here.started) == 1
     first, = results.collect_results(read_study(Path('out')))['runs']
-    call(*ASKED, '--seeds', '1', '--sizes', '2')
+    call(*ASKED, '--seeds', '1', '--sizes', '32X64', '2')
     assert sorted(here.started[1:]) == [('none', 0), ('peg', 0)]
     told = results.collect_results(read_study(Path('out')))
     assert ['peg' in line.split() for line in told['command'].splitlines()] == [False, True]
     held = told['runs']
-    assert [[test['factor'] for test in run['tests']] for run in held] == [[1, 2]] * 2
+    assert [[test['factor'] for test in run['tests']] for run in held] == [
+        [1, 2, '32x64']] * 2
+    row = list(csv.DictReader(Path('out/results.csv').open()))[-1]
+    assert (row['factor'], row['height'], row['width']) == ('32x64', '32', '64')
+    page = Path('out/report.html').read_text()
+    assert [text for text in ('>32×64<', 'differences, at 32 × 64', 'At 32×64: ')
+            if text not in page] == []
     # Sizes that are added train nothing.
     assert held[0]['train_seconds'] == first['train_seconds']
 
@@ -125,6 +131,7 @@ FOREIGN = [
     ('config.py', (f'dict(**{RAN}, ', 'dict('), 'of the config'),
     ('config.py', ('(' * 5000, ''), 'config.py is damaged .it is no Python'),
     ('study.json', dict(schema=2), f'{OLD} .study.schema=2 must be 1, as in this version'),
+    ('study.json', dict(sizes=['24x']), "study.sizes.0='24x' must be a factor above 0, or 'HEIG"),
     ('study.json', dict(seeds=[2 ** 32]), 'study.seeds.0=4294967296 must be a seed'),
     ('study.json', '[' * 10 ** 5, f'study.json {OLD} .maximum recursion'),
     (RUN, dict(checkpoint='../../a.pth'), "run.checkpoint='../../a.pth' must be a path in the st"),

@@ -138,7 +138,7 @@ def test_charts_show_the_numbers_of_the_study(monkeypatch):
                                 strict=True):
         line, _, (bars,) = box.lines
         assert line.get_ydata().tolist() == means
-        np.testing.assert_allclose(line.get_xdata().astype(float), [1, 2], atol=.01)
+        np.testing.assert_allclose(line.get_xdata().astype(float), [0, 1], atol=.01)
         drawn = [ends[:, 1].tolist() for ends in bars.get_segments() if len(ends)]
         expected = [[mean - wide, mean + wide] for mean in means if wide]  # of two seeds none
         np.testing.assert_allclose(np.array(drawn, float), expected)
@@ -160,8 +160,9 @@ def test_values(value, metric, more, expected):
     (formats.count_text, (61450, 1.03e9, 12), ('61.45 k', '1.03 G', '12')),
     (formats.seconds_text, (.0083, 12.3, 250, 840, 7500), ('8.3 ms', '12.3 s', '250 s', '14 min',
                                                    '2 h 5 min')),
-    (formats.size_text, (dict(factor=1.5, hw=[48, 32]), dict(factor=1.5, hw=None)),
-     ('1.5 times (48 × 32)', '1.5 times')),
+    (formats.size_text, (dict(factor=1.5, hw=[48, 32]), dict(factor=1.5, hw=None),
+                         dict(factor='24x40', hw=[32, 64])),
+     ('1.5 times (48 × 32)', '1.5 times', '24 × 40')),
     (formats.names_in_words, (['a'], ['a', 'b'], list('abcdefghi'), ['none', 'RoPE, axial', 'PEG']),
      ('a', 'a and b', 'a, b, c, d, e, f and 3 more', 'none; RoPE, axial; and PEG'))])
 def test_numbers_as_people_read_them(words, values, expected):

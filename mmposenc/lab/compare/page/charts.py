@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from mmposenc.config_types import ImageSize
+
 from ..statistics import formats, summary
 from ..statistics.differences import LEAST_RUNS, TRAINED
 from ..statistics.formats import Results
@@ -68,10 +70,10 @@ def _error_bars(rows: Sequence[Results]) -> list[list[float]]:
             [row['high'] - row['mean'] for row in shown]]
 
 
-def _in_words(results: Results, factor: float) -> str:
+def _in_words(results: Results, at: ImageSize) -> str:
     label = summary.label_of_each_encoding(results)
     return '; '.join(f'{label[name]}: {formats.interval_text(row, results["metric"])}' for name, row
-                     in list(summary.summary_at(results, factor).items())[:12])
+                     in list(summary.summary_at(results, at).items())[:12])
 
 
 def all_charts(results: Results) -> dict[str, list[Chart]]:
@@ -105,22 +107,23 @@ def _seed_charts(results: Results) -> list[Chart]:
 
 def _size_charts(results: Results) -> list[Chart]:
     """The metric over the image size, if there are several."""
-    sizes, looks = summary.size_factors(results), _styles_by_encoding(results)
-    by_size = [summary.summary_at(results, factor) for factor in sizes]
+    sizes, looks = summary.tested_sizes(results), _styles_by_encoding(results)
+    by_size = [summary.summary_at(results, at) for at in sizes]
     if len(sizes) < 2:
         return []
     addresses: list[str] = []
     with _axes(7, 3.6, addresses, len(looks)) as axes:
         for index, (name, look) in enumerate(looks.items()):
-            rows = [each[name] for each in by_size if each[name]['n']]
+            known = [place for place, each in enumerate(by_size) if each[name]['n']]
+            rows = [by_size[place][name] for place in known]
             # Bars at the same size lie side by side.
-            moved = [row['factor'] + 0.015 * (index / len(looks) - 0.5) for row in rows]
+            moved = [place + 0.015 * (index / len(looks) - 0.5) for place in known]
             axes.errorbar(moved, [row['mean'] for row in rows], yerr=_error_bars(rows),
                           elinewidth=0.8, **look)
-        axes.set_xticks(sizes, [f'{factor:g}×' for factor in sizes])
-        axes.set(xlabel='image size, as a multiple of the trained one',
+        axes.set_xticks(range(len(sizes)), [formats.size_head(at) for at in sizes])
+        axes.set(xlabel="image size: multiples of the test's, or height × width",
                  ylabel=formats.metric_text(results['metric']))
-    text = '. '.join(f'At {factor:g}×: {_in_words(results, factor)}' for factor in sizes)
+    text = '. '.join(f'At {formats.size_head(at)}: {_in_words(results, at)}' for at in sizes)
     metric = formats.capitalized_unless_name(results['metric']['label'])
     return [Chart(f'{metric} over image size', addresses[0], text,
                   'Bars are 95% intervals of the mean over 3 or more seeds. All numbers are in the '

@@ -36,14 +36,14 @@ def report_html(results: Results) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(capitalized_unless_name=formats.capitalized_unless_name,
                                breakable=breakable_html)
-    sizes, label = summary.size_factors(results), summary.label_of_each_encoding(results)
+    sizes, label = summary.tested_sizes(results), summary.label_of_each_encoding(results)
     return environment.get_template('report.html').render(
         results=results, title=results['title'], label=label,
         answer=recommendation_for_readers(results),
         counts=Counter(word for run in results['runs'] for word in ('all', run['status'])),
         overview=tables.overview_table(results), charts=all_charts(results),
-        differences=[tables.differences_table(results, factor) for factor in sorted(
-            sizes, key=lambda factor: (factor != TRAINED, factor))] if len(label) > 1 else [],
+        differences=[tables.differences_table(results, at) for at in sorted(
+            sizes, key=lambda at: at != TRAINED)] if len(label) > 1 else [],
         runs=tables.runs_table(results),
         base=label[summary.base_encoding(results)],
         seeds=len({run['seed'] for run in results['runs']}))

@@ -30,8 +30,8 @@ def collect_results(study: Study) -> Record:
     for entry in study.entries:
         rows = {row['factor']: row for row in known.get(entry.name, ())}
         counted = [row['parameters'] for row in rows.values() if row['parameters']]
-        costs = [{'factor': factor, **{kind: rows.get(factor, {}).get(kind) for kind in _COSTS}}
-                 for factor in study.sizes]
+        costs = [{'factor': at, **{kind: rows.get(at, {}).get(kind) for kind in _COSTS}}
+                 for at in study.sizes]
         encodings.append({**entry.fields(), 'costs': costs, 'parameters': parameters.get(
             entry.name, counted[0] if counted else None)})
     number, unit = study.base.length
@@ -41,8 +41,8 @@ def collect_results(study: Study) -> Record:
         'title': Path(study.config).stem, 'config': study.config,
         'task': TASKS[study.base.scope], 'created': study.created, 'command': study.command,
         'metric': asdict(study.base.metric),
-        'sizes': [{'factor': factor, 'hw': hw.get(factor) or size_at(study.base, factor)}
-                  for factor in study.sizes],
+        'sizes': [{'factor': at, 'hw': hw.get(at) or size_at(study.base, at)}
+                  for at in study.sizes],
         'margin': study.margin, 'length': {unit: number},
         # The versions and machines that trained; this machine if nothing was trained yet.
         'environment': {name: ', '.join(dict.fromkeys(str(each.get(name))

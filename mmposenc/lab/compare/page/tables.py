@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from mmposenc.config_types import ImageSize
+
 from ..statistics import formats, summary
 from ..statistics.differences import TRAINED
 from ..statistics.formats import Results
@@ -57,8 +59,7 @@ def overview_table(results: Results) -> Table:
     """The table of all encodings, with mean and interval at every size and the costs that are
     known; the best mean at the trained size comes first."""
     metric, costs = results['metric'], costs_by_kind(results)
-    sizes = {factor: summary.summary_at(results, factor)
-             for factor in summary.size_factors(results)}
+    sizes = {at: summary.summary_at(results, at) for at in summary.tested_sizes(results)}
     label = summary.label_of_each_encoding(results)
     kinds = [kind for kind in COSTS if {*costs[kind].values()} != {None}]
     rows = []
@@ -69,7 +70,7 @@ def overview_table(results: Results) -> Table:
                  for kind in kinds]
         rows.append((Cell(label[name]), *means, Cell(str(row['n'])),
                      *(Cell(text or formats.UNKNOWN) for text in known)))
-    heads = [f'{factor:g}×' + (" (the test's)" if factor == TRAINED else '') for factor in sizes]
+    heads = [formats.size_head(at) + (" (the test's)" if at == TRAINED else '') for at in sizes]
     caption = (f'{formats.metric_text(metric)} by image size: mean over seeds (its 95% interval); '
                'bold: can still be best')
     return Table(caption,
@@ -90,16 +91,16 @@ def print_overview(results: Results) -> None:
     console.Console(markup=False, emoji=False, highlight=False).print(shown)
 
 
-def differences_table(results: Results, factor: float) -> Table:
+def differences_table(results: Results, at: ImageSize) -> Table:
     """The table that compares every encoding at one size with the best one and with the base; the
     best mean comes first."""
     metric, base = results['metric'], summary.base_encoding(results)
     label = summary.label_of_each_encoding(results)
-    best = summary.best_at(results, factor)
+    best = summary.best_at(results, at)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
-            if row['factor'] == factor}
+            if row['factor'] == at}
     lines = []
-    for name, mean in summary.summary_at(results, factor).items():
+    for name, mean in summary.summary_at(results, at).items():
         cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((name, role))
@@ -114,8 +115,8 @@ def differences_table(results: Results, factor: float) -> Table:
                            else 'same')]
         lines.append((Cell(label[name]), Cell(formats.interval_text(mean, metric)),
                       Cell(str(mean['n'])), Cell(mean['standing'], best_mark(mean)), *cells))
-    size = next(each for each in results['sizes'] if each['factor'] == factor)
-    trained = ", the test's own size" if factor == TRAINED else ''
+    size = next(each for each in results['sizes'] if each['factor'] == at)
+    trained = ", the test's own size" if at == TRAINED else ''
     return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
                   'Minus the best (95% bounds)', 'Against the best',

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from mmposenc.config_types import ImageSize
 from mmposenc.engine.config import images, models
 from mmposenc.engine.config.checked_classes import build_data_set
 from mmposenc.engine.config.image_sizes import Size
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
-from mmposenc.engine.variants.sizes import config_at_size, size_at
+from mmposenc.engine.variants.sizes import config_at_size, size_at, size_word
 from mmposenc.lab.inspect.counts import count_for_one_image
 from mmposenc.terminal.messages import in_a_line
 
@@ -32,28 +33,28 @@ def measure_missing_costs(study: Study, *, timed: bool) -> None:
     # If two commands reach this point, only one of them measures.
     with planning_lock(study.folder):
         known: dict[str, list[Record]] = read_json_if_any(study.costs_file, COSTS) or {}
-        missing = [(entry, factor) for entry in study.entries for factor in study.sizes
-                   if not any(row['factor'] == factor and ('seconds' in row or not timed)
+        missing = [(entry, at) for entry in study.entries for at in study.sizes
+                   if not any(row['factor'] == at and ('seconds' in row or not timed)
                               for row in known.get(entry.name, ()))]
         if missing and timed:
             print(f'timing {len({entry.name for entry, _ in missing})} models one after the other; '
                   'other programs would slow them down', flush=True)
-        sizes = {factor: input_size(study.base, factor) for factor in {each[1] for each in missing}}
-        for entry, factor in missing:
-            rows = [row for row in known.get(entry.name, ()) if row['factor'] != factor]
-            row = measure_costs(study.base, entry, factor, sizes[factor], timed=timed)
+        sizes = {at: input_size(study.base, at) for at in {each[1] for each in missing}}
+        for entry, at in missing:
+            rows = [row for row in known.get(entry.name, ()) if row['factor'] != at]
+            row = measure_costs(study.base, entry, at, sizes[at], timed=timed)
             known[entry.name] = [*rows, row]
             write_json(study.costs_file, known)
 
 
-def measure_costs(base: ParsedConfig, entry: Entry, factor: float, size: Size | None, *,
+def measure_costs(base: ParsedConfig, entry: Entry, at: ImageSize, size: Size | None, *,
                   timed: bool) -> Record:
     """What a model costs at a size; None where it is not known.
 
     Returns:
         parameters, macs, and if it is timed seconds for one image and peak_bytes of an accelerator.
     """
-    row: Record = {'factor': factor, 'hw': size, 'parameters': None, 'macs': None}
+    row: Record = {'factor': at, 'hw': size, 'parameters': None, 'macs': None}
     if timed:
         row.update(seconds=None, peak_bytes=None)
     try:
@@ -64,8 +65,8 @@ def measure_costs(base: ParsedConfig, entry: Entry, factor: float, size: Size | 
             if timed:
                 row.update(time_passes(cfg, size, models.device_of(None)))
     except Exception as error:
-        print(f'{entry.name} at {factor:g}x is not {"timed" if row["macs"] else "counted"}: '
-              f'{in_a_line(error)}', file=sys.stderr)
+        print(f'{entry.name} at size {size_word(at)} is not '
+              f'{"timed" if row["macs"] else "counted"}: {in_a_line(error)}', file=sys.stderr)
     return row
 
 
@@ -98,17 +99,18 @@ def time_passes(cfg: Config, hw_shape: Size, device: torch.device) -> Record:
     return dict(seconds=statistics.median(seconds[1:]), peak_bytes=peak)
 
 
-def input_size(base: ParsedConfig, factor: float) -> Size | None:
-    """The size (H, W) of the model's input at a factor, padded as its preprocessor does. It is that
-    of the first test image if images keep their own sizes; None if there is none."""
-    size = size_at(base, factor) or first_test_image_size(base, factor)
+def input_size(base: ParsedConfig, at: ImageSize) -> Size | None:
+    """The size (H, W) of the model's input at a size of the test, padded as its preprocessor does.
+    It is that of the first test image if images keep their own sizes; None if there is none."""
+    size = size_at(base, at) or first_test_image_size(base, at)
     if size is None:
         return None
-    step = base.preprocessor.get('pad_size_divisor') or 1
+    sized = images.preprocessor_config(ParsedConfig(config_at_size(base.cfg, at)))
+    step = sized.get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 
-def first_test_image_size(base: ParsedConfig, factor: float = 1.0) -> Size | None:
+def first_test_image_size(base: ParsedConfig, at: ImageSize = 1.0) -> Size | None:
     """The size (H, W) of the first test image as the model gets it; None if there is none."""
-    dataset = build_data_set(config_at_size(base.cfg, factor), 'test')
+    dataset = build_data_set(config_at_size(base.cfg, at), 'test')
     return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None

@@ -12,13 +12,14 @@ from dataclasses import replace
 
 from mmengine.config import Config
 
+from mmposenc.config_types import ImageSize
 from mmposenc.engine.config.checked_classes import build_data_set
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.model_encodings import PREFIX
-from mmposenc.engine.variants.sizes import factor_of, image_sizes
+from mmposenc.engine.variants.sizes import image_sizes, size_order, size_word
 from mmposenc.terminal.messages import in_a_line
 from mmposenc.writing import check_new_files
 
@@ -49,7 +50,7 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     """
     check_new_files(args.out, (), '--out')
     base, entries = StudyConfig(cfg), tuple(read_entries(args.encodings))
-    sizes = tuple(sorted({1.0, *(factor_of(base, size) for size in args.sizes)}))
+    sizes = tuple(sorted({1.0, *args.sizes}, key=size_order))
     new = Study(args.out, base, args.config, command, time.strftime('%Y-%m-%dT%H:%M:%S%z'), entries,
                 tuple(range(args.seeds)), sizes, args.margin)
     if not new.is_written():  # This comes before the lock, which creates the folder.
@@ -105,7 +106,7 @@ def _check_data_sets(base: StudyConfig) -> None:
                              ) from error
 
 
-def fitting_configs(base: StudyConfig, entries: Sequence[Entry], factors: Sequence[float],
+def fitting_configs(base: StudyConfig, entries: Sequence[Entry], sizes: Sequence[ImageSize],
                     words: Sequence[str]) -> dict[str, Config]:
     """The configs with the entries that fit, by their names. All are checked before an error says
     which do not; rows of tables that do not are left out.
@@ -113,19 +114,19 @@ def fitting_configs(base: StudyConfig, entries: Sequence[Entry], factors: Sequen
     Args:
         base: the config without them.
         entries: encodings.
-        factors: of the test's image size.
+        sizes: of the test's images.
         words: names of those that must fit.
 
     Raises:
         ValueError: names what does not fit.
     """
     size = first_test_image_size(base) if base.tested_size is None else None
-    sizes = image_sizes(base, factors, size)
+    shapes = image_sizes(base, sizes, size)
     fitting: dict[str, Config] = {}
     refused: dict[str, ValueError] = {}
     for entry in entries:
         try:
-            cfg = with_entry_checked(base, entry, sizes)
+            cfg = with_entry_checked(base, entry, shapes)
             if ParsedConfig(cfg).length != base.length:
                 raise ValueError(f'encoding {entry.name!r} sets the length of its training, but '
                                  'all runs are as long as the config says; leave train_cfg out')
@@ -150,19 +151,19 @@ def runs_in_a_sentence(study: Study) -> str:
     """The number of runs of a study, in a sentence."""
     return (f'{len(study.runs())} runs of {" ".join(map(str, study.base.length))} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
-            f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
+            f'{", ".join(map(size_word, study.sizes))}')
 
 
 def dry_run_text(study: Study) -> str:
     """The text that ``--dry-run`` prints: the runs, and what each of them changes."""
     lines = [runs_in_a_sentence(study), '']
-    head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
+    head = ''.join(f'{f"MACs (M) {size_word(at)}":>18}' for at in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
-    sizes = {factor: input_size(study.base, factor) for factor in study.sizes}
+    sizes = {at: input_size(study.base, at) for at in study.sizes}
     for entry in study.entries:
-        counted = [measure_costs(study.base, entry, factor, size, timed=False)
-                   for factor, size in sizes.items()]
-        macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
+        counted = [measure_costs(study.base, entry, at, size, timed=False)
+                   for at, size in sizes.items()]
+        macs = ''.join(f'{each["macs"] / 1e6:>18,.1f}' if each['macs'] else f'{"-":>18}'
                        for each in counted)
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}')
     return '\n'.join(lines)

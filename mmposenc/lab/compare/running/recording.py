@@ -13,6 +13,7 @@ from mmengine.hooks import Hook
 from mmengine.runner import Runner
 
 import mmposenc
+from mmposenc.config_types import ImageSize
 from mmposenc.engine.config.nodes import flat_config
 from mmposenc.engine.training.lock import check_unlocked
 from mmposenc.terminal.messages import printable
@@ -57,11 +58,10 @@ def class_hashes(cfg: Config) -> dict[str, str]:
             if key.rpartition('.')[2] == 'type' and is_file_class(value)}
 
 
-def sizes_left_to_test(study: Study, record: Record) -> list[float]:
+def sizes_left_to_test(study: Study, record: Record) -> list[ImageSize]:
     """The sizes of a study that a record has no test of, the trained size first."""
     tested = [test['factor'] for test in record['tests']]
-    return sorted((factor for factor in study.sizes if factor not in tested),
-                  key=lambda factor: factor != 1)
+    return sorted((at for at in study.sizes if at not in tested), key=lambda at: at != 1)
 
 
 def is_over(study: Study, record: Record) -> bool:

@@ -19,11 +19,12 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.attention.building import parameter_counts
+from mmposenc.config_types import ImageSize
 from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.finite import NotFinite, noting_first_not_finite
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.applying import with_entry
-from mmposenc.engine.variants.sizes import config_at_size
+from mmposenc.engine.variants.sizes import config_at_size, size_order, size_word
 from mmposenc.terminal.messages import in_a_line
 
 from ..study.config import value_of_test
@@ -118,23 +119,23 @@ def _test_all_sizes(study: Study, run: Run, record: Record) -> str:
     leaves the values of the other sizes as they are. Returns a note of such errors."""
     failed = []
     checkpoint = str(study.folder / record['checkpoint'])
-    for factor in sizes_left_to_test(study, record):
+    for at in sizes_left_to_test(study, record):
         try:
-            row = _test_at_size(study, run, factor, checkpoint)
+            row = _test_at_size(study, run, at, checkpoint)
         except (Exception, NotFinite) as error:
-            if factor == 1:
+            if at == 1:
                 raise
             traceback.print_exc()
-            failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
+            failed.append(f'no test at size {size_word(at)}: {in_a_line(error)}')
             continue
         write_record(run, record, tests=sorted([*record['tests'], row],
-                                               key=lambda test: test['factor']))
+                                               key=lambda test: size_order(test['factor'])))
     return '; '.join(failed)
 
 
-def _test_at_size(study: Study, run: Run, factor: float, checkpoint: str) -> Record:
+def _test_at_size(study: Study, run: Run, at: ImageSize, checkpoint: str) -> Record:
     """The result of weights at one size."""
-    cfg = config_at_size(run_config(study, run, f'test/{factor:g}'), factor)
+    cfg = config_at_size(run_config(study, run, f'test/{size_word(at)}'), at)
     engine.set_test_options(cfg, checkpoint)
     runner = engine.build_runner(cfg)
     bad: list[str] = []
@@ -145,7 +146,7 @@ def _test_at_size(study: Study, run: Run, factor: float, checkpoint: str) -> Rec
     if bad or not math.isfinite(value):
         what = f'the output of {bad[0]}' if bad else f'{study.base.metric.name}={value}'
         raise NotFinite(f'predictions are not finite: {what}')
-    return {'factor': factor, 'value': value}
+    return {'factor': at, 'value': value}
 
 
 def end_when_parent_ends() -> None:

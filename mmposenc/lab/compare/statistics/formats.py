@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from mmposenc.config_types import ImageSize
+
 #: What is known of a study, or of a row, an encoding, a run, a size or the metric in it.
 Results: TypeAlias = Mapping[str, Any]
 #: A row of results while it is being filled.
@@ -84,9 +86,16 @@ def metric_text(metric: Results) -> str:
 
 
 def size_text(size: Results) -> str:
-    """An image size: '1.5 times (48 x 48)'."""
-    pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size['hw'] else ''
-    return f'{size["factor"]:g} times{pixels}'
+    """An image size: '1.5 times (48 × 48)', or '480 × 864' (height × width)."""
+    at, pixels = size['factor'], ' × '.join(map(str, size['hw'] or ()))
+    if isinstance(at, str):
+        return at.replace('x', ' × ')
+    return f'{at:g} times' + (f' ({pixels})' if pixels else '')
+
+
+def size_head(at: ImageSize) -> str:
+    """An image size as the head of a column: '1.5×', or '480×864' (height × width)."""
+    return at.replace('x', '×') if isinstance(at, str) else f'{at:g}×'
 
 
 def names_in_words(names: Sequence[str]) -> str:
@@ -100,9 +109,9 @@ def names_in_words(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'
 
 
-def cost_at_size(encoding: Results, factor: float, key: str) -> float | None:
+def cost_at_size(encoding: Results, at: ImageSize, key: str) -> float | None:
     """The cost of an encoding ('macs', 'seconds', ...) at a size; None if it is not known."""
-    return next((each.get(key) for each in encoding['costs'] if each['factor'] == factor), None)
+    return next((each.get(key) for each in encoding['costs'] if each['factor'] == at), None)
 
 
 def value_at_trained_size(run: Results) -> float | None:

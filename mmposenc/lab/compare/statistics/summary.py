@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
+from mmposenc.config_types import ImageSize
+
 from . import differences, formats
 from .differences import LEAST_RUNS, SAME, TRAINED, WORSE, Standing, Values
 from .formats import Results, Row
@@ -19,15 +21,15 @@ def with_summary(results: Results) -> Row:
     added."""
     margin = margin_in_metric_unit(results)
     summary, compared = [], []
-    for factor in size_factors(results):
-        values = values_at(results, factor)
+    for at in tested_sizes(results):
+        values = values_at(results, at)
         stand = differences.standings(values)
         left = [name for name, each in stand.items() if each.by is None]
         word = formats.BEST if len(left) == 1 < len(values) else formats.CAN_BE
-        summary += [dict(encoding=name, factor=factor, **mean_row(
+        summary += [dict(encoding=name, factor=at, **mean_row(
             list(seeds.values()), results['metric']),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        compared += difference_rows(values, base_encoding(results), factor, margin, stand)
+        compared += difference_rows(values, base_encoding(results), at, margin, stand)
     extended = {**results, 'summary': summary, 'differences': compared}
     return {**extended, 'recommendation': recommendation(extended)}
 
@@ -39,9 +41,9 @@ def margin_in_metric_unit(results: Results) -> float:
     return points if results['metric']['unit'] == '%' else points / 100
 
 
-def size_factors(results: Results) -> list[float]:
-    """The image sizes of a study, as multiples of the trained size, ascending."""
-    return sorted(each['factor'] for each in results['sizes'])
+def tested_sizes(results: Results) -> list[ImageSize]:
+    """The image sizes of a study in its order: multiples of the test's size, then pixels."""
+    return [each['factor'] for each in results['sizes']]
 
 
 def base_encoding(results: Results) -> str:
@@ -50,17 +52,17 @@ def base_encoding(results: Results) -> str:
     return 'none' if 'none' in names else str(names[0])
 
 
-def summary_at(results: Results, factor: float) -> dict[str, Results]:
+def summary_at(results: Results, at: ImageSize) -> dict[str, Results]:
     """For each encoding, its row of 'summary' at a size; the best mean comes first, and encodings
     without a mean last."""
-    rows = [row for row in results['summary'] if row['factor'] == factor]
+    rows = [row for row in results['summary'] if row['factor'] == at]
     rows.sort(key=lambda row: math.inf if row['mean'] is None else -row['mean'])
     return {row['encoding']: row for row in rows}
 
 
-def best_at(results: Results, factor: float) -> str | None:
+def best_at(results: Results, at: ImageSize) -> str | None:
     """The encoding with the best mean at a size; None if no mean is known."""
-    return next((name for name, row in summary_at(results, factor).items()
+    return next((name for name, row in summary_at(results, at).items()
                  if row['mean'] is not None), None)
 
 
@@ -69,7 +71,7 @@ def label_of_each_encoding(results: Results) -> dict[str, str]:
     return {each['name']: each['label'] for each in results['encodings']}
 
 
-def values_at(results: Results, factor: float) -> Values:
+def values_at(results: Results, at: ImageSize) -> Values:
     """For each encoding and each seed, the value at a size, of finished runs only; every encoding
     has an entry.
 
@@ -81,7 +83,7 @@ def values_at(results: Results, factor: float) -> Values:
             continue
         for test in run['tests']:
             value = test['value']
-            if test['factor'] == factor and value is not None and math.isfinite(value):
+            if test['factor'] == at and value is not None and math.isfinite(value):
                 values[run['encoding']][run['seed']] = float(value)
     return values
 
@@ -102,14 +104,14 @@ def mean_row(values: Sequence[float], metric: Results | None = None) -> Row:
     return bounds
 
 
-def difference_rows(values: Values, base: str, factor: float, margin: float,
+def difference_rows(values: Values, base: str, at: ImageSize, margin: float,
                     stand: Mapping[str, Standing]) -> list[Row]:
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
         values: at one size.
         base: an encoding.
-        factor: the size; goes into the rows.
+        at: the size; goes into the rows.
         margin: what is closer is level.
         stand: of :func:`standings`.
 
@@ -126,7 +128,7 @@ def difference_rows(values: Values, base: str, factor: float, margin: float,
         for role, other, bounds in pairs:
             gap = differences.weighted_contrast(values, {name: 1, other: -1})
             row = differences.verdict_row(gap, margin, bounds)
-            rows.append(dict(encoding=name, against=other, role=role, factor=factor, **row))
+            rows.append(dict(encoding=name, against=other, role=role, factor=at, **row))
     return rows
 
 

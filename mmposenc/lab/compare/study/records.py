@@ -6,6 +6,7 @@ from another version, so each value is checked when its file is read.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ from mmposenc.writing import writing_whole_file
 #: The content of a JSON file of a study, or a part of it.
 Record: TypeAlias = dict[str, Any]
 SCHEMA = 1
+_PIXELS = re.compile('[1-9][0-9]{0,4}x[1-9][0-9]{0,4}')
 
 
 def _is_number(value: Any, least: float = -1e18) -> bool:
@@ -30,6 +32,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     'a number': _is_number,
     'a number of at least 0': lambda value: _is_number(value, 0),
     'a number above 0': lambda value: _is_number(value, 1e-9),
+    "a factor above 0, or 'HEIGHTxWIDTH'": lambda value: (
+        _is_number(value, 1e-9) or isinstance(value, str) and bool(_PIXELS.fullmatch(value))),
     'a seed': lambda value: type(value) is int and 0 <= value < 2 ** 32,
     'text or a number': lambda value: isinstance(value, str) or _is_number(value),
     'a height and a width': lambda value: isinstance(value, list) and len(value) == 2 and all(
@@ -38,18 +42,18 @@ KINDS: dict[str, Callable[[Any], bool]] = {
         Path(value).is_absolute() or '..' in Path(value).parts),
     'the status of a run': lambda value: value in (
         'waiting', 'running', 'finished', 'failed', 'diverged')}
-_AMOUNT = 'a number of at least 0'
+_AMOUNT, _SIZE = 'a number of at least 0', "a factor above 0, or 'HEIGHTxWIDTH'"
 #: For each file the kinds of its values, where '*' stands for any key and '?' means "or null".
 STUDY = {'schema': next(iter(KINDS)), 'config': 'text', 'command': 'text', 'created': 'text',
          'entries': [{'name': 'text', 'label': 'text', 'changes': 'an object'}],
-         'seeds': ['a seed'], 'sizes': ['a number above 0'], 'margin': 'a number above 0'}
+         'seeds': ['a seed'], 'sizes': [_SIZE], 'margin': 'a number above 0'}
 RUN = {'status': 'the status of a run', 'note': 'text', 'share': _AMOUNT,
        'parameters?': _AMOUNT, 'train_seconds?': _AMOUNT, 'train_cpu_seconds?': _AMOUNT,
        'peak_bytes?': _AMOUNT,
-       'tests': [{'factor': 'a number above 0', 'value': 'a number'}],
+       'tests': [{'factor': _SIZE, 'value': 'a number'}],
        'checkpoint?': "a path in the study's folder", 'environment?': {'*': 'text or a number'},
        'class_hashes': {'*': 'text'}}
-COSTS = {'*': [{'factor': 'a number above 0', 'hw?': 'a height and a width',
+COSTS = {'*': [{'factor': _SIZE, 'hw?': 'a height and a width',
                 'parameters?': _AMOUNT, 'macs?': _AMOUNT, 'seconds?': _AMOUNT,
                 'peak_bytes?': _AMOUNT}]}
 

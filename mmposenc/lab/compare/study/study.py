@@ -11,9 +11,11 @@ from pathlib import Path
 
 from mmengine.config import Config
 
+from mmposenc.config_types import ImageSize
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.variants.encodings import Entry, entry_of_name
 from mmposenc.engine.variants.model_encodings import Changes
+from mmposenc.engine.variants.sizes import size_order
 
 from .config import StudyConfig
 from .config_text import differing_values
@@ -48,7 +50,7 @@ class Study:
         created: when, in ISO form.
         entries: the encodings.
         seeds: each encoding is trained with each.
-        sizes: factors of the trained size that are tested; 1 is one of them.
+        sizes: of the test's images; 1, the test's own, is one of them.
         margin: points; encodings closer than that are level.
     """
 
@@ -59,7 +61,7 @@ class Study:
     created: str
     entries: tuple[Entry, ...]
     seeds: tuple[int, ...]
-    sizes: tuple[float, ...]
+    sizes: tuple[ImageSize, ...]
     margin: float = 1.0
 
     def runs(self) -> list[Run]:
@@ -172,7 +174,7 @@ def extended_study(new: Study) -> Study:
     both = replace(
         new, entries=tuple({**entries, **asked}.values()), created=old['created'],
         seeds=tuple(sorted({*old['seeds'], *new.seeds})), command=old['command'],
-        sizes=tuple(sorted({*old['sizes'], *new.sizes})))
+        sizes=tuple(sorted({*old['sizes'], *new.sizes}, key=size_order)))
     if any(len(getattr(both, name)) > len(old[name]) for name in ('entries', 'seeds', 'sizes')):
         return replace(both, command=f'{old["command"]}\n{new.command}')
     return both
