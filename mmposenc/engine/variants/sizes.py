@@ -69,9 +69,10 @@ def config_at_size(cfg: Config, size: ImageSize) -> Config:
     return changed
 
 
-def size_word(size: ImageSize) -> str:
-    """A size as it is written behind ``--sizes``: '1.5' or '480x864'."""
-    return size if isinstance(size, str) else f'{size:g}'
+def size_word(size: ImageSize, times: str = '') -> str:
+    """A size as it is written behind ``--sizes``, '1.5' or '480x864'; ``times`` follows a factor.
+    """
+    return size if isinstance(size, str) else f'{size:g}{times}'
 
 
 def size_order(size: ImageSize) -> tuple[bool, float]:

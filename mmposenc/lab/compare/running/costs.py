@@ -65,7 +65,7 @@ def measure_costs(base: ParsedConfig, entry: Entry, at: ImageSize, size: Size | 
             if timed:
                 row.update(time_passes(cfg, size, models.device_of(None)))
     except Exception as error:
-        print(f'{entry.name} at size {size_word(at)} is not '
+        print(f'{entry.name} at {size_word(at, "x")} is not '
               f'{"timed" if row["macs"] else "counted"}: {in_a_line(error)}', file=sys.stderr)
     return row
 

@@ -19,7 +19,7 @@ from mmposenc.engine.training.launch import set_train_options
 from mmposenc.engine.variants.applying import check_builds, with_entry_checked
 from mmposenc.engine.variants.encodings import Entry, read_entries
 from mmposenc.engine.variants.model_encodings import PREFIX
-from mmposenc.engine.variants.sizes import image_sizes, size_order, size_word
+from mmposenc.engine.variants.sizes import config_at_size, image_sizes, size_order, size_word
 from mmposenc.terminal.messages import in_a_line
 from mmposenc.writing import check_new_files
 
@@ -50,7 +50,8 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     """
     check_new_files(args.out, (), '--out')
     base, entries = StudyConfig(cfg), tuple(read_entries(args.encodings))
-    sizes = tuple(sorted({1.0, *args.sizes}, key=size_order))
+    sizes = tuple(sorted({1.0, *(at for at in args.sizes if config_at_size(
+        cfg, at).to_dict() != cfg.to_dict())}, key=size_order))
     new = Study(args.out, base, args.config, command, time.strftime('%Y-%m-%dT%H:%M:%S%z'), entries,
                 tuple(range(args.seeds)), sizes, args.margin)
     if not new.is_written():  # This comes before the lock, which creates the folder.
@@ -157,7 +158,7 @@ def runs_in_a_sentence(study: Study) -> str:
 def dry_run_text(study: Study) -> str:
     """The text that ``--dry-run`` prints: the runs, and what each of them changes."""
     lines = [runs_in_a_sentence(study), '']
-    head = ''.join(f'{f"MACs (M) {size_word(at)}":>18}' for at in study.sizes)
+    head = ''.join(f'{"MACs (M) " + size_word(at, "x"):>18}' for at in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}')
     sizes = {at: input_size(study.base, at) for at in study.sizes}
     for entry in study.entries:

@@ -126,7 +126,7 @@ def _test_all_sizes(study: Study, run: Run, record: Record) -> str:
             if at == 1:
                 raise
             traceback.print_exc()
-            failed.append(f'no test at size {size_word(at)}: {in_a_line(error)}')
+            failed.append(f'no test at {size_word(at, "x")}: {in_a_line(error)}')
             continue
         write_record(run, record, tests=sorted([*record['tests'], row],
                                                key=lambda test: size_order(test['factor'])))
