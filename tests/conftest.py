@@ -6,6 +6,8 @@ import sys
 import pytest
 from helpers import process_state
 
+import mmposenc  # noqa: F401  (before timm and OpenMMLab: it provides operators they may lack)
+
 #: Modules there were when objects were last frozen.
 _frozen = 0
 #: What ran before the tests, or was already reported.

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from helpers.golden_backbones import PVTS
 from helpers.tiny_backbones import BUILD, randomize
 
-import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, count_macs, load_pretrained
 from mmposenc.backbones.archs import arguments
 from mmposenc.backbones.archs import vit as vit_archs

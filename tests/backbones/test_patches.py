@@ -1,8 +1,4 @@
 """Files of another patch size or of other channels (FlexiViT's resize), and oblong patches."""
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import pytest
 import torch
 import torch.nn.functional as F

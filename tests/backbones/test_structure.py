@@ -1,7 +1,4 @@
 """Where encodings of a model sit, in lines: this project's models, and those of others."""
-import mmposenc  # noqa: F401  (before OpenMMLab's packages and timm)
-
-# isort: split
 import pytest
 import timm
 import torch

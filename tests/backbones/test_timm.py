@@ -1,9 +1,5 @@
 """Every family against timm's model with the same weights: features and gradients at any size, and
 every arch against timm's model of that name."""
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import math
 import re
 from collections.abc import Callable

@@ -12,7 +12,6 @@ import torch
 from helpers.tiny_backbones import randomize, unfilled, without_grids
 from mmengine.config import Config, DictAction
 
-import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.backbones.archs import look_alikes, needed_options
 from mmposenc.checkpoint import convert, recognise

@@ -109,7 +109,6 @@ def test_questions_name_encodings_that_there_are(entries):
 
 @pytest.mark.parametrize('step', [pytest.param(1, marks=pytest.mark.slow), 8])
 def test_entries_of_studies_fit_the_smallest_grid(entries, step):
-    pytest.importorskip('mmpretrain')
     from helpers.variants import check_fits
 
     from mmposenc import engine

@@ -4,15 +4,10 @@ from pathlib import Path
 
 import pytest
 from helpers.scripts import run_python
+from mmengine.config import Config
+from mmengine.hub import get_config, hub
 
-pytest.importorskip('mmseg')
-pytest.importorskip('mmdet')
-pytest.importorskip('mmpretrain')
-
-from mmengine.config import Config  # noqa: E402
-from mmengine.hub import get_config, hub  # noqa: E402
-
-from mmposenc.catalog.configs import find_config, package_folder  # noqa: E402
+from mmposenc.catalog.configs import find_config, package_folder
 
 NAMES = {'mmdet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
          'mmseg': 'fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py',

@@ -1,8 +1,4 @@
 """What single converters do beside renaming: tables of other grids, tokens, and refusals."""
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 from functools import partial
 
 import pytest

@@ -49,7 +49,6 @@ def detector(name: str, **kwargs: bool) -> torch.nn.Module:
     """A config of this project, at the size of :func:`release`."""
     from mmengine.registry import MODELS, init_default_scope
 
-    import mmposenc  # noqa: F401
     from mmposenc.engine import load_config
     init_default_scope('mmdet')
     cfg = load_config(f'mmposenc::detection/deformable_detr/{name}_16xb2-50e_coco.py').model
@@ -79,7 +78,6 @@ SIZES = ((96, 96), (64, 128))
 @pytest.mark.parametrize('case', CASES)
 def test_scores_and_boxes_are_the_releases(case) -> None:
     """Of two images, of which one is padded in height and one in width."""
-    pytest.importorskip('mmdet')
     from mmdet.structures import DetDataSample
     config, names = CASES[case]
     model = detector(config, with_box_refine=case in ('refinement', 'two stages'),
@@ -141,7 +139,6 @@ def irpe_release(num_classes: int = 92) -> dict[str, torch.Tensor]:
 
 
 def test_whole_detector_fits_ours() -> None:
-    pytest.importorskip('mmdet')
     from helpers.tiny_detr import IRPE, build, detr, resnet
     cfg = detr(dims=32, backbone=resnet(out_indices=(3,)), channels=32, decoder=dict(num_layers=1),
                attn=dict(rel_pos_encoding=IRPE, num_heads=4))

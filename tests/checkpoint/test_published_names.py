@@ -1,9 +1,5 @@
 """Published files: weights under every name become what they become under timm's names; what a file
 holds and the model computes by itself is compared, and refused or said."""
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import logging
 
 import pytest

@@ -3,10 +3,6 @@ built with is told by the names and shapes of converted weights."""
 import csv
 from functools import partial
 
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import pytest
 import torch
 from helpers.golden_backbones import CASES

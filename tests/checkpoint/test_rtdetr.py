@@ -9,7 +9,6 @@ from helpers.golden_files import GOLDEN_DIR
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
 
-pytest.importorskip('mmdet')
 PUBLISHED = json.loads(lzma.decompress((GOLDEN_DIR / 'rt_detr_published.json.xz').read_bytes()))
 CONFIGS = {
     'v1 r18': 'rt-detr_r18vd_4xb4-72e', 'v1 r34': 'rt-detr_r34vd_4xb4-72e',
@@ -26,7 +25,6 @@ def model_of(name, device, **options):
     """The model of a config, without the file of its backbone."""
     from mmengine.registry import MODELS, init_default_scope
 
-    import mmposenc  # noqa: F401
     from mmposenc.engine import load_config
     init_default_scope('mmdet')
     cfg = load_config(f'mmposenc::detection/rt_detr/{name}_coco.py')

@@ -2,9 +2,6 @@
 import re
 from pathlib import Path
 
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 import pytest
 import torch
 from helpers.tiny_tasks import classifier_config

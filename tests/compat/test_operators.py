@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import mmposenc  # noqa: F401  (before mmcv's operators)
 from mmposenc.compat import roi_align as align_module
 from mmposenc.compat.deform_attn import ms_deform_attn_backward
 from mmposenc.compat.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward

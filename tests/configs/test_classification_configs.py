@@ -7,10 +7,8 @@ from mmengine.dataset import Compose
 from mmengine.registry import init_default_scope
 from PIL import Image
 
-import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
 
-pytest.importorskip('mmpretrain')
 CONFIGS = 'mmposenc::classification/'
 
 

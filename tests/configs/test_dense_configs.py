@@ -8,7 +8,6 @@ import torch
 from helpers.scripts import short
 from helpers.tiny_backbones import unfilled
 
-import mmposenc  # noqa: F401
 from mmposenc.checkpoint import mmengine_loading
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes

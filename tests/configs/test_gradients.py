@@ -14,7 +14,6 @@ from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 from torch import nn
 
-import mmposenc  # noqa: F401
 from mmposenc.catalog import papers
 from mmposenc.encodings import TokenEncoding, relative_tables
 from mmposenc.engine import load_config

@@ -9,7 +9,6 @@ from mmposenc import commands
 from mmposenc.catalog import papers
 from mmposenc.engine import load_config
 
-pytest.importorskip('mmpretrain')
 TOOL = load_tool('model_table')
 VIT_B = 86_567_656 + (577 - 197) * 768
 

@@ -3,15 +3,11 @@ tests/pages/test_tutorial.py."""
 import json
 from pathlib import Path
 
-import pytest
 import torch
 from helpers.scripts import NARROW, load_tool, named
 from helpers.tiny_tasks import picture
 from PIL import Image
 
-import mmposenc  # noqa: F401
-
-pytest.importorskip('mmseg')
 NUCLEI = 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
 
 

@@ -3,7 +3,6 @@ import pytest
 import torch
 from helpers.golden_files import assert_released, golden_names, load_golden
 
-import mmposenc  # noqa: F401
 from mmposenc.checkpoint import convert
 
 

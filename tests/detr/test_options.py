@@ -1,7 +1,4 @@
 """Options, what they do to the model, and bad input."""
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 from functools import partial
 
 import pytest

@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.functional.extents import extents_to_mask
 from mmposenc.openmmlab.mmdet.detr.positions import exact_mask, padding_masks
 

@@ -2,10 +2,6 @@
 import math
 from functools import partial
 
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import torch
 import yaml
 from timm.layers import SwiGLUPacked

@@ -11,7 +11,6 @@ from mmengine.registry import MODELS, init_default_scope
 from mmengine.utils import digit_version
 from torch import Tensor, nn
 
-import mmposenc  # noqa: F401
 from helpers.scripts import short  # noqa: F401
 
 IRPE = dict(type='mmposenc.IRPE', method='product', mode='contextual', rpe_on='k', ratio=2.0)

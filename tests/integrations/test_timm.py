@@ -4,10 +4,6 @@ import pickle
 import sys
 from functools import partial
 
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import pytest
 import timm
 import torch

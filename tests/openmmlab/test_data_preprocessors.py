@@ -3,7 +3,6 @@ tests/openmmlab/mmseg, where a segmentor's sizes are noted.)"""
 import pytest
 import torch
 
-import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.registry import MODELS
 
 SIZES = [(40, 64), (64, 30)]

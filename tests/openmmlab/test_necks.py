@@ -4,11 +4,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-
-pytest.importorskip('mmengine')
 from helpers.tiny_backbones import randomize
 
-from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid  # noqa: E402
+from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid
 
 
 def drawn(cls, *args, **kwargs):

@@ -10,7 +10,6 @@ from mmposenc.class_index import CLASSES
 
 pytestmark = pytest.mark.slow
 pytest.importorskip('myst_nb')
-pytest.importorskip('mmdet')
 
 
 @pytest.fixture(scope='module')

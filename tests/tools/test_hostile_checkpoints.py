@@ -9,7 +9,6 @@ from helpers.hostile_pickle import Call
 from helpers.scripts import load_tool, run_python
 from mmengine.registry import MODELS, DefaultScope
 
-import mmposenc  # noqa: F401  (importing it makes mmengine's loading safe)
 from mmposenc.checkpoint import read_checkpoint
 from mmposenc.commands import inspect
 

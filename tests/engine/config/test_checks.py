@@ -2,9 +2,6 @@
 from contextlib import nullcontext
 from pathlib import Path
 
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 import pytest
 from helpers.refusals import refused
 from mmdet.models.dense_heads import DETRHead

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from helpers.hostile_pickle import Call
 from helpers.tiny_studies import Here
@@ -18,8 +19,6 @@ from mmposenc.lab.compare.page.results import collect_results
 from mmposenc.lab.compare.running import workers
 from mmposenc.lab.compare.study.study import read_study
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
-
-import timm  # isort: skip
 
 VIT = dict(embed_dim=32, depth=2, num_heads=2, patch_size=8)
 SWIN = dict(embed_dim=16, depths=(2, 2), num_heads=(2, 4), window_size=4)

@@ -7,7 +7,6 @@ import pytest
 from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image, ImageOps
 
-import mmposenc  # noqa: F401
 from mmposenc.engine.config.checked_classes import with_checked_classes
 from mmposenc.openmmlab.datasets import image_files
 from mmposenc.openmmlab.datasets.image_files import image_file_problem

@@ -5,7 +5,6 @@ from helpers.tiny_data import coco_node, rewrite_annotations
 from mmengine.registry import DATASETS, TRANSFORMS
 from PIL import Image
 
-import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets.coco_files import run_lengths
 from mmposenc.openmmlab.mmdet.coco_dataset import CheckedCOCO
 

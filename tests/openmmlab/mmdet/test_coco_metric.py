@@ -9,7 +9,6 @@ from helpers.tiny_data import coco_node, make_coco, rewrite_annotations
 from helpers.tiny_run import runner
 from mmengine.registry import DATASETS, METRICS, DefaultScope, Registry
 
-import mmposenc  # noqa: F401
 from mmposenc.engine.config.checked_classes import build_checked, with_checked_classes
 from mmposenc.engine.training.monitored import names_of_results
 

@@ -1,18 +1,12 @@
 """Distillation through a token: the loss written out, and a teacher that stays what it is."""
 from __future__ import annotations
 
-# Before timm: it provides torchvision's operators where they are not compiled.
-import mmposenc  # noqa: F401
-
-# isort: split
 import pytest
 import timm
 import torch
 from torch import nn
 
 from mmposenc.registry import MODELS
-
-pytest.importorskip('mmpretrain')
 
 
 class Teacher(nn.Module):

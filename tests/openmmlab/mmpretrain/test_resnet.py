@@ -4,9 +4,8 @@ import torch
 from helpers.scripts import load_tool
 from helpers.tiny_backbones import randomize
 
-pytest.importorskip('mmpretrain', reason='CPResNet is a subclass of its ResNet')
-from mmposenc.backbones import CPResNet, count_macs  # noqa: E402
-from mmposenc.encodings import ContextPool  # noqa: E402
+from mmposenc.backbones import CPResNet, count_macs
+from mmposenc.encodings import ContextPool
 
 
 @pytest.mark.parametrize('depth, size', [(50, (70, 96)), (44, (32, 32))])

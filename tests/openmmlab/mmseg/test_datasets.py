@@ -4,10 +4,8 @@ import pytest
 from helpers.default_scope import scope_fixture
 from PIL import Image
 
-import mmposenc  # noqa: F401
 from mmposenc.openmmlab.datasets.label_maps import check_pairs, unknown_labels_text
 
-pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
 CLASSES = ('sky', 'road', 'tree')
 FOUR = dict(classes=(*CLASSES, 'car'))

@@ -10,10 +10,8 @@ from helpers.default_scope import scope_fixture
 from helpers.shrunk_configs import collated, samples, shrink
 from mmengine.model.utils import revert_sync_batchnorm
 
-import mmposenc  # noqa: F401  (before mmseg)
 from mmposenc.engine import load_config
 
-pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
 SIZES = [(50, 90), (90, 41), (33, 33)]
 CONFIGS = {name: f'mmposenc::segmentation/sem_fpn/fpn_{stem}_ade20k-512x512.py' for name, stem in {

@@ -2,9 +2,6 @@
 of the releases, of the libraries and of classifiers."""
 import math
 
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 import pytest
 import torch
 from helpers.golden_files import load_golden

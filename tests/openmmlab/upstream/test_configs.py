@@ -2,9 +2,6 @@
 upstream's weights and its results."""
 import copy
 
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 import pytest
 import torch
 from helpers.tiny_backbones import randomize, unfilled

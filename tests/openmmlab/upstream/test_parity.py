@@ -2,9 +2,6 @@
 stochastic depth, compared parameter by parameter with its own classes."""
 import copy
 
-import mmposenc  # noqa: F401  (before OpenMMLab's packages)
-
-# isort: split
 import pytest
 import torch
 from helpers.tiny_backbones import randomize
