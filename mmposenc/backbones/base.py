@@ -10,7 +10,7 @@ from ..config_types import ReadOnlyConfig
 from ..signatures import parameters_of
 from ..terminal.messages import suggestion_text
 from .checkpoints import load_pretrained
-from .modules import BaseModule, is_pretrained
+from .optional_mmengine import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
 
 _STAGE = re.compile(r'stages\.(\d+)\.')

@@ -23,16 +23,15 @@ from ..checkpoint.encoding_names import (
     is_encoding_weight,
     replaced_slots,
 )
-from ..checkpoint.files import checked_meta, read_checkpoint
+from ..checkpoint.file_weights import checked_meta, read_checkpoint
 from ..checkpoint.key_biases import join_biases
 from ..checkpoint.mismatch import mismatch_text
 from ..checkpoint.numbers import copy_weights
-from ..checkpoint.recognition import SUPPORTED
-from ..checkpoint.rules import names_text
+from ..checkpoint.rules import SUPPORTED, names_text
 from ..encodings.base import RelativeEncoding, TokenEncoding
-from .archs import look_alikes, needed_options
+from .arch_of_weights import look_alikes, needed_options
 from .fitting import fit_weights
-from .modules import print_log
+from .optional_mmengine import print_log
 
 State = Mapping[str, Tensor]
 _ANY_BLOCK = re.compile(r'(?<=stages\.)\d+|(?<=blocks\.)\d+')
@@ -104,7 +103,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
                   'a file or a dict of these alone if you want them', 'current', logging.WARNING)
     is_backbone, source, state = hasattr(model, 'archs'), None, file.state_dict
     if is_backbone:
-        converted = _under_our_names(state, prefix, name)
+        converted = _under_our_names(model, state, prefix, name)
         source, state = converted.source, fit_weights(model, converted, name)
     else:
         state = convert_drop_ins(model, _converted_detector(model, state, name), name)
@@ -117,7 +116,7 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
         key in new or is_encoding_weight(key, slots))}, state)
     what = type(model).__name__ if is_backbone else 'the model'
     if misfits and (strict or not fitting):
-        advice = remedy or (_advice_text(weights, state, source, fitting) if is_backbone else '')
+        advice = remedy or (_advice_text(model, state, source, fitting) if is_backbone else '')
         raise ValueError(f'{name} does not fit {what}{advice}:\n{misfits}')
     copied = OrderedDict((key, value) for key, value in state.items()
                          if key in fitting or not (is_backbone or key in weights))
@@ -180,7 +179,7 @@ def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
     part = {key: state[key] for key in state if key.startswith(prefix)}
     if not part:
         return
-    converted = _under_our_names(part, prefix, name)
+    converted = _under_our_names(backbone, part, prefix, name)
     if converted.source is None:
         return
     for key in part:
@@ -189,7 +188,8 @@ def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
               for key, value in fit_weights(backbone, converted, name).items()}
 
 
-def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted:
+def _under_our_names(backbone: nn.Module, weights: State, prefix: str | None, name: str
+                     ) -> Converted:
     """The weights of a backbone under this project's names, without the prefix 'backbone.'."""
     state = _weights_behind_prefix(weights, prefix, name)
     try:
@@ -201,7 +201,8 @@ def _under_our_names(weights: State, prefix: str | None, name: str) -> Converted
                              f'`mmposenc convert {converted.source}`, and give the result to '
                              'load_from')
         if alike := '; '.join(f'{who} ({" ".join(options)})' for who, options
-                              in look_alikes(converted.state_dict, weights).items()):
+                              in look_alikes(converted.state_dict, type(backbone).__mro__,
+                                             weights).items()):
             print_log(f'{name}: models with the same names and shapes of weights but other options '
                       f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)
@@ -296,14 +297,15 @@ def _weights_behind_prefix(state: State, prefix: str | None, name: str) -> dict[
     return selected
 
 
-def _advice_text(weights: State, state: State, source: str | None, fitting: State) -> str:
+def _advice_text(model: nn.Module, state: State, source: str | None, fitting: State) -> str:
     """What to do about weights that do not fit: options of the backbone, or another file."""
+    weights = model.state_dict()
     common_names = set(weights) & set(state)
     common, needs = len(common_names), []
     few = 2 * common < max(len(weights), len(state))
     if any('.attn.' in key for key in common_names):  # Both are of one kind of backbone.
-        ours, theirs = (needed_options({f'backbone.{key}': value for key, value in each.items()})
-                        for each in (weights, state))
+        ours, theirs = (needed_options({f'backbone.{key}': value for key, value in each.items()},
+                                       type(model).__mro__) for each in (weights, state))
         needs = [option for option in theirs if option not in ours]
     here, there = (sum(bool(re.fullmatch(r'predictor\.upscale\.\d+\.conv1\.weight', key))
                        for key in each) for each in (weights, state))
@@ -329,7 +331,7 @@ def _common_prefix(weights: State, state: State) -> str:
     parts = commonprefix([key.split('.') for key in state])
     for count in range(len(parts), 0, -1):
         prefix = '.'.join([*parts[:count], ''])
-        behind = [key.removeprefix(prefix) for key in state]
+        behind = {key.removeprefix(prefix): value for key, value in state.items()}
         with suppress(ValueError):
             if set(weights) & set(behind) or recognise(behind):
                 return prefix

@@ -26,9 +26,9 @@ from ..functional.position_tables import (
     resize_position_table,
 )
 from ..signatures import parameters_of
-from .computed import fit_biases_of_keys, positions_computed_otherwise
+from .computed_positions import fit_biases_of_keys, positions_computed_otherwise
 from .layers import PatchEmbed
-from .modules import print_log
+from .optional_mmengine import print_log
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
 _CLASSIFIER = re.compile(

@@ -1,24 +1,30 @@
 """State dicts of the official releases, under this project's names."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 
 from torch import Tensor
 
 from . import beit, detr, eomt, eva, mm_vit, pvt, rtdetr, sam, swin, vit, vit_names
-from .back import back_to_timm
-from .files import read_checkpoint, write_checkpoint
+from .file_weights import read_checkpoint, write_checkpoint
 from .key_biases import join_biases
 from .loading import load_checkpoint
-from .recognition import recognise
-from .rules import Converted, Family, Source
+from .rules import Converted, Family, Source, UnknownNames
+from .to_timm import back_to_timm
 
-#: All sources by their names. Each is declared beside its tables of names.
+#: All sources by their names. Each is declared beside its tables of names. A file is of the first
+#: whose rules know all of its names.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, vit, eomt, eva, vit_names, detr, rtdetr, beit, swin, sam, mm_vit)
+    pvt, vit, eva, vit_names, detr, rtdetr, beit, swin, sam, mm_vit, eomt)
     for source in each.SOURCES}
 
+#: Patterns that only names of this project's backbones match together.
+_OURS = (r'(.*\.)?patch_embed\.projection\.weight', r'(.*\.)?blocks\.\d+\.mlp\..*')
+_OTHER_PARTS = 'no part of the backbone, whose weights alone have names of a source'
 #: For each source whose weights can go back to timm: the class of timm's models that they go back
 #: to.
 TIMM: dict[str, Family] = {name: source.timm for name, source in SOURCES.items() if source.timm}
@@ -78,17 +84,65 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str | None = N
             parameters the source's rules do not know.
     """
     check_source(source)
-    recognised = recognise(state_dict)
-    source = source or recognised
-    if source is None:
-        return Converted(join_biases(state_dict))
+    converted = _recognised(state_dict) if source is None else _converted(state_dict, source)
+    return replace(converted, state_dict=join_biases(converted.state_dict))
+
+
+def _converted(state_dict: Mapping[str, Tensor], source: str) -> Converted:
+    """Convert by a source that a user names; the error says whether the names are of another."""
     try:
-        converted = SOURCES[source](state_dict)
-        return replace(converted, state_dict=join_biases(converted.state_dict))
+        return SOURCES[source](state_dict)
     except ValueError as error:
-        if recognised is None or SOURCES[recognised].rules is SOURCES[source].rules:
-            raise
-        raise ValueError(f'{error}. The names are those of source {recognised!r}') from error
+        with suppress(UnknownNames):
+            other = recognise(state_dict)
+            if other is not None and SOURCES[other].rules is not SOURCES[source].rules:
+                raise ValueError(f'{error}. The names are those of source {other!r}') from error
+        raise
+
+
+def recognise(state_dict: Mapping[str, Tensor]) -> str | None:
+    """The source of weights, a key of ``SOURCES``; None for those of this project and any others.
+
+    Args:
+        state_dict: with or without 'backbone.' or 'module.' before all or some names.
+
+    Raises:
+        ValueError: the weights are of a network that is close to a supported one and is not it, or
+            have values that their source cannot have; the message says what is supported.
+    """
+    return _recognised(state_dict).source
+
+
+def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert by the first source whose rules know all names, of the file or of its backbone.
+
+    Raises:
+        ValueError: as :func:`recognise`. It names the weights that the rules of the nearest source
+            do not know, if they know more than half or the names are those of a transformer.
+    """
+    state = {name.removeprefix('module.'): value for name, value in state_dict.items()}
+    if all(any(re.fullmatch(pattern, name) for name in state) for pattern in _OURS):
+        return Converted(dict(state_dict))
+    inner = {name: value for name, value in state.items() if name.startswith('backbone.')} or state
+    errors = []
+    for source, (prefix, weights) in product(SOURCES.values(), (('', state), ('backbone.', inner))):
+        try:
+            converted = source({name.removeprefix(prefix): value
+                                for name, value in weights.items()})
+        except UnknownNames as error:
+            errors.append(error)
+        else:
+            others = dict.fromkeys((name for name in state if name not in weights), _OTHER_PARTS)
+            return replace(converted, dropped=others | {
+                f'{prefix}{name}': reason for name, reason in converted.dropped.items()})
+    nearest = min(errors, key=lambda error: len(error.unknown) / error.count)
+    for source in SOURCES.values():
+        for refusal in source.refuses:
+            refusal.check(nearest.unknown, state)
+    if 2 * len(nearest.unknown) < nearest.count or any(
+            re.fullmatch(r'(.*\.)?patch_embed\.proj\.weight', name) for name in state):
+        raise nearest
+    return Converted(dict(state_dict))
 
 
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:

@@ -6,7 +6,15 @@ from collections.abc import Iterable
 
 import torch
 
-from .rules import Family, Pair, Rule, Source, State, rules_to_ours, same_name_pairs
+from .rules import (
+    Family,
+    Pair,
+    Refusal,
+    Source,
+    only_of_timm,
+    rules_to_ours,
+    same_name_pairs,
+)
 from .vit import HEAD, QV_BIASES, SCALES, TABLE, TRUNK
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
@@ -52,19 +60,18 @@ def relpos_vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def _relpos_rules(state: State) -> tuple[Rule, ...]:
-    if not any('.ls1.' in name for name in state):
-        raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
-                         'after attention and MLP (rpn), for which there is no model here')
-    return rules_to_ours(relpos_vit_pairs(state))
-
-
 SOURCES = (
     Source('beit', rules_to_ours(_BEIT), timm=Family(
         _BEIT, r'backbone\..*rel_pos_encoding\.prefix_bias'),
-        files="timm's BEiT and BEiT v2"),
+        files="timm's BEiT and BEiT v2", refuses=(only_of_timm(
+            r'(blocks\.\d+\.attn|rel_pos_bias)\.relative_position_index|'
+            r'(.*\.)?relative_position_bias\.relative_position_bias_table|'
+            r'(.*\.)?encoder\.layer\.\d+\.lambda_1', 'BEiT or Data2Vec from elsewhere than timm',
+            'beit_base_patch16_224.in22k_ft_in22k_in1k'),)),
     # Relative positions computed by networks or read from tables, shared by the blocks or not.
-    Source('relpos', _relpos_rules, timm=Family(
+    Source('relpos', lambda state: rules_to_ours(relpos_vit_pairs(state)), timm=Family(
         relpos_vit_pairs, r'backbone\..*rel_pos_encoding\..*'),
-        files="timm's VisionTransformerRelPos"),
+        files="timm's VisionTransformerRelPos", refuses=(Refusal(
+            r'blocks\.0\.norm1\.weight', r'.*\.ls1\..*', 'a vit_relpos with its norms after '
+            'attention and MLP (rpn), for which there is no model here'),)),
 )

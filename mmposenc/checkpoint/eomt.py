@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .eva import INVERSE_PERIODS
-from .rules import AS_IS, Pair, Rule, Source, State, rules_to_ours
+from .rules import AS_IS, Pair, Refusal, Rule, Source, State, rules_to_ours
 from .vit import QV_BIASES, vit_pairs
 from .vit_names import HUGGINGFACE_TRUNK
 
@@ -33,10 +33,6 @@ _LEFT_OUT = (
 
 
 def _rules(state: State) -> tuple[Rule, ...]:
-    if 'patch_embed.cls_token' in state:
-        raise ValueError('these weights are differences to those of DINOv3, which the release adds '
-                         'to them; give the file that transformers makes of both '
-                         '(convert_eomt_dinov3_to_hf.py)')
     pairs = [*_HEADS, *_TRUNK]
     if 'layers.0.attention.k_proj.bias' not in state:
         pairs += _QV_BIASES
@@ -49,6 +45,10 @@ def _rules_of_timm(state: State) -> tuple[Rule, ...]:
     return (*rules_to_ours((*vit_pairs(state), *QV_BIASES)), Rule(r'backbone\..*', r'\g<0>'))
 
 
-SOURCES = (Source('eomt', _rules, [(r'^(network\.)?(encoder\.)?(backbone\.)?', '')],
-                  then=Source('eomt', _rules_of_timm),
-                  files="Hugging Face's EoMT, and tue-mps/eomt's on timm's DINOv2"),)
+SOURCES = (Source(
+    'eomt', _rules, [(r'^(network\.)?(encoder\.)?(backbone\.)?', '')],
+    then=Source('eomt', _rules_of_timm),
+    files="Hugging Face's EoMT, and tue-mps/eomt's on timm's DINOv2", refuses=(Refusal(
+        r'(.*\.)?patch_embed\.cls_token', '', 'EoMT that are differences to those of DINOv3, which '
+        'the release adds to them; give the file that transformers makes of both '
+        '(convert_eomt_dinov3_to_hf.py)'),)),)

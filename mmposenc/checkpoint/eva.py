@@ -13,11 +13,13 @@ from .rules import (
     AS_IS,
     Family,
     Pair,
+    Refusal,
     Rule,
     Source,
     State,
     joined_pair,
     names_text,
+    only_of_timm,
     rules_to_ours,
     same_name_pairs,
 )
@@ -135,7 +137,15 @@ SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), POOL)),
     timm=Family(eva_pairs, _MARK), files=(
         "DINOv3's release and Hugging Face's; timm's DINOv3, EVA-02, RoPE-ViT and Perception "
-        'Encoder')),)
+        'Encoder'), refuses=(
+        only_of_timm(r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release",
+                     'eva02_base_patch14_224.mim_in22k'),
+        only_of_timm(r'freqs(_t_[xy])?', "RoPE-ViT's release",
+                     'vit_base_patch16_rope_mixed_224.naver_in1k'),
+        Refusal(r'blocks\.0\.attn\.norm\.weight', r'blocks\.0\.attn\.(q_bias|q_proj\.weight)',
+                'BEiT-3'),
+        Refusal(r'blocks\.63\.attn\.q_bias', '', "EVA-02-CLIP's enormous model, whose norms stand "
+                'behind attention and MLP'))),)
 
 
 def rotary_options(periods: Tensor) -> dict[str, object]:

@@ -1,12 +1,12 @@
 """Lists the weights of a checkpoint that do not fit a model."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
+from . import recognise
 from .encoding_names import GRIDS
-from .recognition import recognise
 from .rules import names_text
 
 
@@ -40,7 +40,7 @@ def mismatch_text(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor])
     return '\n'.join([origin, *lines] if origin else lines)
 
 
-def _origin_text(checkpoint: Iterable[str]) -> str:
+def _origin_text(checkpoint: Mapping[str, Tensor]) -> str:
     """The source of a file, if its names show it, for the message."""
     try:
         source = recognise(checkpoint)

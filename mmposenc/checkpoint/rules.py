@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .recognition import SUPPORTED
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, CLIP, SigLIP, SAM, '
+             'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR, '
+             "Deformable DETR and RT-DETR, and timm's of the models that docs/weights.md lists")
 
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).
 Rename = Callable[['re.Match[str]', Tensor, Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -57,50 +59,61 @@ class Converted:
     source: str | None = None
 
 
-def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str,
-                in_file: Mapping[str, str]) -> Converted:
-    """Convert weights by the first rule that matches each name. ``in_file`` maps the names in
-    ``state_dict``, which may have been changed before, to those in the file, which messages use.
+class UnknownNames(ValueError):
+    """The rules of a source do not know all names of a file.
+
+    Args:
+        source: its name.
+        unknown: the names.
+        count: how many names the file has.
+    """
+
+    def __init__(self, source: str, unknown: Sequence[str], count: int) -> None:
+        super().__init__(f'source={source!r} has no rule for {len(unknown)} of {count} parameters: '
+                         f'{names_text(sorted(unknown))}; {SUPPORTED}')
+        self.unknown, self.count = unknown, count
+
+
+def match_rules(names: Iterable[str], rules: Sequence[Rule]
+                ) -> tuple[dict[str, tuple[re.Match[str], Rule]], list[str]]:
+    """The first rule that matches each name, with its match, and the names that none matches."""
+    patterns = [(re.compile(rule.pattern), rule) for rule in rules]
+    matches, unknown = {}, []
+    for name in names:
+        found = next(((match, rule) for pattern, rule in patterns
+                      if (match := pattern.fullmatch(name))), None)
+        if found is None:
+            unknown.append(name)
+        else:
+            matches[name] = found
+    return matches, unknown
+
+
+def apply_rules(state_dict: Mapping[str, Tensor],
+                matches: Mapping[str, tuple[re.Match[str], Rule]], source: str) -> Converted:
+    """Convert the weights whose names have rules, as :func:`match_rules` returns them.
 
     Raises:
-        ValueError: naming every parameter that no rule matches, or names that collide.
+        ValueError: names that collide, or what a rule says about values.
     """
-    converted, unknown = match_rules(state_dict, rules, source)
-    if unknown:
-        raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
-                         f'{len(state_dict)} parameters: '
-                         f'{names_text(sorted(in_file[name] for name in unknown))}; '
-                         f'{SUPPORTED}')
-    return replace(converted, dropped={in_file[name]: reason
-                                       for name, reason in converted.dropped.items()})
-
-
-def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str
-                ) -> tuple[Converted, list[str]]:
-    """As :func:`apply_rules`, and also returns the names that no rule matches."""
     converted: dict[str, Tensor] = {}
     dropped: dict[str, str] = {}
     computed: dict[str, Tensor] = {}
-    unknown = []
-    patterns = [(re.compile(rule.pattern), rule) for rule in rules]
-    for name, tensor in state_dict.items():
-        match, rule = next(((match, rule) for pattern, rule in patterns
-                            if (match := pattern.fullmatch(name))), (None, None))
-        if match is None or rule is None:
-            unknown.append(name)
-        elif rule.target is None:
+    for name, (match, rule) in matches.items():
+        tensor = state_dict[name]
+        if rule.target is None:
             dropped[name] = rule.reason
             if rule.check is not None:
                 computed.update(rule.check(match, tensor, state_dict))
-        else:
-            renamed = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
-                       else rule.target(match, tensor, state_dict))
-            clash = sorted(set(renamed) & set(converted))
-            if clash:
-                raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
-                                 f'parameter became before')
-            converted.update(renamed)
-    return Converted(converted, dropped, computed, source), sorted(unknown)
+            continue
+        renamed = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
+                   else rule.target(match, tensor, state_dict))
+        clash = sorted(set(renamed) & set(converted))
+        if clash:
+            raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
+                             f'parameter became before')
+        converted.update(renamed)
+    return Converted(converted, dropped, computed, source)
 
 
 State = Mapping[str, Tensor]
@@ -120,6 +133,47 @@ class Family(NamedTuple):
     finish: Callable[[State], State] = dict
 
 
+class Refusal(NamedTuple):
+    """A network that a source's rules do not know, or whose names they know although the model here
+    would compute other features.
+
+    Args:
+        has, lacks: patterns. A file is of the network if a name matches the first, and none the
+            second.
+        text: what the file is, for the message, and what to take instead.
+    """
+
+    has: str
+    lacks: str
+    text: str
+
+    def check(self, names: Iterable[str], all_names: Iterable[str]) -> None:
+        """Refuse a file of the network.
+
+        Args:
+            names: those among which :attr:`has` is sought.
+            all_names: of the file.
+
+        Raises:
+            ValueError: it is one.
+        """
+        if any(re.fullmatch(self.has, name) for name in names) and not any(
+                re.fullmatch(self.lacks, name) for name in all_names):
+            raise ValueError(f'these are weights of {self.text}; {SUPPORTED}')
+
+
+def only_of_timm(has: str, who: str, model: str) -> Refusal:
+    """Refuse models of which only timm's files load.
+
+    Args:
+        has: a pattern that names of other files match.
+        who: what such files are.
+        model: one of timm's models.
+    """
+    return Refusal(has, '', f"{who}, which load in timm's names alone: give "
+                            f"checkpoint='timm://{model}', or another of timm's models of them")
+
+
 class Source(NamedTuple):
     """How the weights of a source become this project's.
 
@@ -135,6 +189,7 @@ class Source(NamedTuple):
         timm: the class of timm's models that weights go back to.
         of_detector: whether the names are those of a whole detector.
         files: whose files have these names, as docs/weights.md lists them.
+        refuses: other networks with names like these.
     """
 
     name: str
@@ -146,12 +201,15 @@ class Source(NamedTuple):
     timm: Family | None = None
     of_detector: bool = False
     files: str = ''
+    refuses: Sequence[Refusal] = ()
 
     def __call__(self, state_dict: State) -> Converted:
         """Convert a state dict by the rules of this source.
 
         Raises:
-            ValueError: as :func:`apply_rules`.
+            UnknownNames: there are names without a rule. This is decided before values are read.
+            ValueError: the weights are of a network that this source refuses, or of the same names,
+                or as :func:`apply_rules` says.
         """
         new = {name: name for name in state_dict}
         for pattern, text in self.parts:
@@ -160,19 +218,23 @@ class Source(NamedTuple):
             named = self.names({name: state_dict[old] for old, name in new.items()})
             new = {old: named[name] for old, name in new.items() if name in named}
         in_file = {name: old for old, name in new.items()}
+        state: State = {name: state_dict[old] for name, old in in_file.items()}
+        rules = self.rules(state) if callable(self.rules) else self.rules
+        matches, unknown = match_rules(state, rules)
+        if unknown:
+            raise UnknownNames(self.name, [in_file[name] for name in unknown], len(state))
+        for refusal in self.refuses:
+            refusal.check(state, state)
         if len(in_file) < len(new):
             counts = Counter(new.values())
             same = names_text([old for old, name in new.items() if counts[name] > 1])
             raise ValueError(f'{same} are names of the same weights')
-        state: State = {name: state_dict[old] for name, old in in_file.items()}
-        rules = self.rules(state) if callable(self.rules) else self.rules
-        converted = apply_rules(state, rules, self.name, in_file)
+        converted = apply_rules(state, matches, self.name)
+        last = converted if self.then is None else self.then(converted.state_dict)
+        dropped = {in_file.get(name, name): reason
+                   for name, reason in (converted.dropped | last.dropped).items()}
         outside = dict.fromkeys((name for name in state_dict if name not in new), self.outside)
-        if self.then is None:
-            return replace(converted, dropped=outside | converted.dropped)
-        last = self.then(converted.state_dict)
-        others = {in_file.get(name, name): reason for name, reason in last.dropped.items()}
-        return Converted(last.state_dict, outside | converted.dropped | others,
+        return Converted(last.state_dict, outside | dropped,
                          {**converted.computed, **last.computed}, self.name)
 
 
@@ -241,7 +303,10 @@ def _renaming_rules(source: Names, target: Names, change: Change | None) -> list
             raise ValueError(f'{match.group(0)} is there without {names_text(missing)}')
         if match.group(0) != names[0]:
             return {}
-        tensors = change(*(state[name] for name in names)) if change else tensor
+        try:
+            tensors = change(*(state[name] for name in names)) if change else tensor
+        except ValueError as error:
+            raise ValueError(f'{match[0]} {error}') from error
         tensors = (tensors,) if isinstance(tensors, Tensor) else tensors
         return {text.format(**match.groupdict()): part
                 for text, part in zip(targets, tensors, strict=True)}

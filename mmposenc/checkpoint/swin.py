@@ -67,8 +67,8 @@ _ONE_WAY = (
     Rule(r'embeddings\.mask_token', None, 'stands for hidden patches only in pretraining'),
     Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # The norms of the maps of detectors.
 )
-#: Parts of names that other sources than timm have: the head in the releases, then Hugging Face's,
-#: mmpretrain's and mmdet's names.
+#: Parts of names that other sources than timm have: the head in the releases, then Hugging Face's
+#: names; and those of mmpretrain and mmdet.
 _AS_TIMM = (
     (r'^head\.(weight|bias)', r'head.fc.\1'),
     (r'^swin(v2)?\.', ''), (r'^encoder\.', ''), (r'^layernorm\.', 'norm.'),
@@ -77,8 +77,10 @@ _AS_TIMM = (
     (r'\.attention\.self\.continuous_position_bias_mlp\.', '.attn.cpb_mlp.'),
     (r'\.attention\.self\.', '.attn.'), (r'\.attention\.output\.dense\.', '.attn.proj.'),
     (r'\.layernorm_before\.', '.norm1.'), (r'\.layernorm_after\.', '.norm2.'),
-    (r'\.intermediate\.dense\.', '.mlp.fc1.'), (r'\.output\.dense\.', '.mlp.fc2.'),
-    (r'^stages\.', 'layers.'), (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
+    (r'\.intermediate\.dense\.', '.mlp.fc1.'), (r'\.output\.dense\.', '.mlp.fc2.'))
+_MM_AS_TIMM = (
+    (r'^backbone\.', ''), (r'^stages\.', 'layers.'),
+    (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
     (r'\.attn\.w_msa\.', '.attn.'), (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
     (r'\.ffn\.layers\.1\.', '.mlp.fc2.'))
 
@@ -119,6 +121,9 @@ def _timm_names(state: State) -> dict[str, str]:
 def _from_unfold(tensor: Tensor) -> Tensor:
     """Reorder the channels of a merging layer. mmpretrain and mmdet join 2 x 2 cells in the order
     channel, row, column; here and in the release it is column, row, channel."""
+    if tensor.shape[-1] % 4:
+        raise ValueError(f'has shape {tuple(tensor.shape)}; a multiple of 4 channels, those of '
+                         '2 x 2 cells, is required')
     return tensor.unflatten(-1, (-1, 2, 2)).transpose(-1, -3).flatten(-3)
 
 
@@ -126,16 +131,12 @@ def _mm_rules(state: State) -> Sequence[Rule]:
     # V2 normalises the output of the reduction, whose channels have the same order everywhere.
     is_v2 = any(name.endswith('.logit_scale') for name in state)
     parts = '.downsample.reduction.' if is_v2 else '.downsample.'
-    for name, tensor in state.items():
-        if parts in name and tensor.shape[-1] % 4:
-            raise ValueError(f'{name} has shape {tuple(tensor.shape)}; a multiple of 4 channels, '
-                             f'those of 2 x 2 cells, is required')
     pairs = (pair._replace(there=_from_unfold) if parts in str(pair.theirs) else pair
              for pair in swin_pairs(state))
     return (*rules_to_ours(pairs), *_ONE_WAY)
 
 
-_MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names,
+_MM = Source('mmpretrain-swin', _mm_rules, _MM_AS_TIMM, _timm_names,
              files="mmpretrain's SwinTransformer and SwinTransformerV2")
 SOURCES = (
     Source('swin', lambda state: (*rules_to_ours(swin_pairs(state)), *_ONE_WAY), _AS_TIMM,

@@ -8,7 +8,15 @@ from math import isqrt
 
 from torch import Tensor
 
-from .rules import Family, Pair, Rule, Source, rules_to_ours, same_name_pairs
+from .rules import (
+    Family,
+    Pair,
+    Refusal,
+    Rule,
+    Source,
+    rules_to_ours,
+    same_name_pairs,
+)
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 #: The table of rows of factorized positions; TABLE is then that of columns.
@@ -59,8 +67,8 @@ def as_map(table: Tensor) -> Tensor:
     """View a square table (1, H * W, C) as (1, H, W, C), the reverse of :func:`as_row_of_cells`."""
     side = round(table.shape[1] ** 0.5)
     if side * side != table.shape[1]:
-        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
-                         f'shape of the grid is not part of the weights')
+        raise ValueError(f'has {table.shape[1]} cells; a square number is required, as the shape '
+                         'of the grid is not part of the weights')
     return table.unflatten(1, (side, side))
 
 
@@ -71,8 +79,8 @@ def as_convolution_kernel(weight: Tensor) -> Tensor:
         return weight
     side = isqrt(weight.shape[1] // 3)
     if 3 * side * side != weight.shape[1]:
-        raise ValueError(f'the projection of patches has shape {tuple(weight.shape)}; square '
-                         f'patches of three channels are required')
+        raise ValueError(f'has shape {tuple(weight.shape)}; square patches of three channels are '
+                         'required')
     return weight.unflatten(1, (side, side, 3)).permute(0, 3, 1, 2)
 
 
@@ -88,16 +96,9 @@ _NAFLEX = (
 )
 
 
-def _naflex_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
-    if not any(name.startswith('embeds.pos_embed') for name in state):
-        raise ValueError("source='naflex' with no embeds.pos_embed: a NaFlexViT without a table of "
-                         'positions, as those with rotary positions are')
-    return (*rules_to_ours(_NAFLEX), *_LEFT_OUT)
-
-
 #: Heads that this project lacks.
 POOL = Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through')
-_LEFT_OUT = (Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'), POOL)
+_OF_MAE = (Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),)
 
 #: Names of the tables of iRPE's ``RPEAttention``, and ours.
 IRPE_TABLES = (('rpe_{s}.lookup_table_{p}', 'rel_pos_encoding.table_{s}'),
@@ -116,13 +117,31 @@ def _without_row_of_class_token(state: Mapping[str, Tensor]) -> dict[str, Tensor
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 
 
-VIT = Source('deit', lambda state: (*rules_to_ours((*vit_pairs(state), SCALES)), *_LEFT_OUT),
-             timm=Family(vit_pairs, re.escape(TABLE), _without_row_of_class_token),
-             files="DeiT, also distilled, DeiT III, MAE, DINO, and timm's VisionTransformer")
+def _vit_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
+    """Rules for DeiT III, which has factors by other names, and for MAE too."""
+    scales = (SCALES,) if 'pos_embed' in state else ()
+    return (*rules_to_ours((*vit_pairs(state), *scales)), POOL,
+            *(_OF_MAE if 'decoder_embed.weight' in state else ()))
+
+
+#: Rotary positions and the order of norms leave no trace in a file: its weights would fit a model
+#: that computes other features.
+VIT = Source(
+    'deit', _vit_rules,
+    timm=Family(vit_pairs, re.escape(TABLE), _without_row_of_class_token),
+    files="DeiT, also distilled, DeiT III, MAE, DINO, and timm's VisionTransformer", refuses=(
+        Refusal(r'blocks\.0\.norm1\.weight', r'pos_embed',
+                'a ViT without a table of positions, as those with rotary positions are'),
+        Refusal(r'fc_norm\.weight', r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|'
+                r'attn\.(qkv\.bias|q_bias))', 'a ViT with its norms behind attention and MLP '
+                '(vit_base_patch16_rpn)')))
 SOURCES = (
     VIT,
     Source('irpe-deit', lambda state: rules_to_ours((*vit_pairs(state), *_IRPE)),
            files='the release of iRPE-DeiT'),
-    Source('naflex', _naflex_rules, timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?'),
-           files="timm's NaFlexViT, of SigLIP 2 and C-RADIO too"),
+    Source('naflex', (*rules_to_ours(_NAFLEX), POOL),
+           timm=Family(_NAFLEX, f'{re.escape(TABLE)}(_y)?'),
+           files="timm's NaFlexViT, of SigLIP 2 and C-RADIO too", refuses=(Refusal(
+               r'embeds\.proj\.weight', r'embeds\.pos_embed.*', 'a NaFlexViT without a table of '
+               'positions, as those with rotary positions are'),)),
 )

@@ -2,13 +2,23 @@
 Qwen3-VL: renamed to timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from math import isqrt
 
 import torch
 from torch import Tensor
 
-from .rules import AS_IS, Pair, Rule, Source, State, joined_pair, rules_to_ours
+from .rules import (
+    AS_IS,
+    Pair,
+    Refusal,
+    Rule,
+    Source,
+    State,
+    joined_pair,
+    rules_to_ours,
+)
 from .vit import POOL, VIT, as_convolution_kernel
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
@@ -73,7 +83,16 @@ _HF = (
     Pair('cls_classifier.{p}', 'head.{p}'),
     Pair('distillation_classifier.{p}', 'head_dist.{p}'),
 )
-_HF_RULES = (*rules_to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
+def _table_of_cells(match: re.Match[str], table: Tensor, state: State) -> dict[str, Tensor]:
+    """The table, which has a square number of rows where there is no class token."""
+    if 'embeddings.cls_token' not in state and isqrt(table.shape[1]) ** 2 != table.shape[1]:
+        raise ValueError('these are weights of ViTPose, whose patches overlap and whose table has '
+                         'a row that is added to every cell')
+    return {'pos_embed': table}
+
+
+_HF_RULES = (Rule(r'embeddings\.position_embeddings', _table_of_cells), *rules_to_ours(_HF),
+             Rule(r'embeddings\.mask_token', None, _MASK),
              Rule(r'pooler\..*', None, 'a layer on the class token, which ViT does not have'))
 
 
@@ -116,7 +135,7 @@ _CLIP_RULES = (*rules_to_ours(_CLIP), Rule('proj', None, _PROJECTION))
 def _kernel_for_one_frame(kernel: Tensor) -> Tensor:
     """The kernel of patches for an image. A file for videos has one for each of two frames, which
     for an image are the same: the sum has its tokens, and is not rounded as halves are."""
-    if kernel.dim() == 4:
+    if kernel.dim() != 5:
         return kernel
     return kernel.double().sum(2).to(torch.promote_types(kernel.dtype, torch.float32))
 
@@ -130,6 +149,10 @@ _QWEN3 = (
 _QWEN3_RULES = (
     *rules_to_ours(_QWEN3),
     Rule(r'(merger|deepstack_merger_list)\..*', None, 'a projector to the language model'), AS_IS)
+
+
+_COCA = ("CoCa, or Perception Encoder's release, which loads in timm's names alone "
+         "(checkpoint='timm://vit_pe_core_base_patch16_224.fb')")
 
 
 def prefix_remover(*anchors: str) -> Callable[[State], dict[str, str]]:
@@ -147,13 +170,8 @@ def _huggingface_names(state: State) -> dict[str, str]:
     mean of the patches, as Dinov2's, is left out."""
     patches = 'embeddings.patch_embeddings.projection.weight'
     names = prefix_remover(patches)(state)
-    tensors = {new: state[name] for name, new in names.items()}
-    table = tensors.get('embeddings.position_embeddings')
-    if 'embeddings.cls_token' not in tensors and table is not None and (
-            isqrt(table.shape[1]) ** 2 != table.shape[1]):
-        raise ValueError('these are weights of ViTPose, whose patches overlap and whose table has '
-                         'a row that is added to every cell')
-    dims = tensors[patches].shape[0] if patches in tensors else 0
+    dims = state[anchored[0]].shape[0] if (anchored := [
+        name for name, new in names.items() if new == patches]) else 0
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
         if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
             names |= {name: name for name in (f'{head}.weight', f'{head}.bias')}
@@ -161,23 +179,27 @@ def _huggingface_names(state: State) -> dict[str, str]:
 
 
 def _clip_rules(state: State) -> Sequence[Rule]:
-    """Rules for the tower of OpenAI and open_clip; timm's tower has timm's names already."""
-    return (AS_IS,) if 'patch_embed.proj.weight' in state else _CLIP_RULES
+    """Rules for OpenAI's tower and open_clip's; one of timm has timm's names behind 'trunk.'."""
+    if 'trunk.patch_embed.proj.weight' in state:
+        return Rule(r'trunk\.(.*)', r'\1'), Rule(r'head\..*', None, _PROJECTION)
+    return _CLIP_RULES
 
 
 SOURCES = (
+    Source('clip', _clip_rules, names=prefix_remover(
+        'trunk.patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
+        then=VIT, files="OpenAI's CLIP and open_clip, the image tower, also one of timm's",
+        refuses=(Refusal(r'(.*\.)?ln_pre\.weight', r'(.*\.)?ln_post\.weight', _COCA),
+                 Refusal(r'(.*\.)?attn_pool\..*', '', _COCA))),
+    Source('qwen3', _QWEN3_RULES, names=prefix_remover('patch_embed.proj.weight'), outside=_OUTSIDE,
+           then=VIT, files="Qwen3-VL, Qwen3.5, Qwen3.8 of timm or Hugging Face, the image tower"),
     Source('dinov2', _DINOV2_RULES, names=prefix_remover('patch_embed.proj.weight'),
            outside=_OUTSIDE, then=VIT,
            files='the releases of DINOv2 and TIPSv2, and files of their training'),
     Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT,
            files="Hugging Face's ViT, DeiT, Dinov2, Dinov2WithRegisters and TIPSv2"),
-    Source('qwen3', _QWEN3_RULES, names=prefix_remover('patch_embed.proj.weight'), outside=_OUTSIDE,
-           then=VIT, files="Qwen3-VL, Qwen3.5, Qwen3.8 of timm or Hugging Face, the image tower"),
     Source('huggingface-clip', _HF_CLIP_RULES,
            names=prefix_remover('embeddings.patch_embedding.weight'),
            outside=_OUTSIDE, then=VIT,
            files="Hugging Face's CLIP, SigLIP and SigLIP 2, the image tower"),
-    Source('clip', _clip_rules, names=prefix_remover(
-        'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
-        then=VIT, files="OpenAI's CLIP and open_clip, the image tower, also one of timm's"),
 )

@@ -39,8 +39,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reporting_errors(args):
-        from ..backbones.archs import look_alikes, needed_options
-        from ..backbones.archs.from_weights import BACKBONE
+        from ..backbones.arch_of_weights import BACKBONE, look_alikes, needed_options
+        from ..backbones.base import Backbone
         from ..checkpoint import check_source, read_checkpoint, write_checkpoint
         from ..checkpoint.eva import rotary_options
         from ..checkpoint.hub import pieces_of
@@ -73,12 +73,14 @@ def main(argv: list[str] | None = None) -> None:
           f'{len(converted.dropped)} dropped')
     for reason, names in reasons.items():
         print(f'dropped, {reason}: {names_text(names)}')
-    if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
+    kinds = Backbone.__subclasses__()
+    if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict, kinds)):
         # What the output does not show, where no warning names it when the output is loaded.
         needs += [f'{BACKBONE}rel_pos_encoding.{name}={value}'.replace(' ', '')
                   for name, value in rotary.items() if value not in (100.0, False)]
         print(f'the model for these weights needs {" ".join(needs)}')
-        for who, options in look_alikes(converted.state_dict, file.state_dict).items():
+        for who, options in look_alikes(converted.state_dict, kinds,
+                                        file.state_dict).items():
             print(f'the file does not name the model; if it is {who}: '
                   f'{" ".join(BACKBONE + option for option in options)}')
     if file.ignored:
@@ -93,8 +95,7 @@ def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, 
         ValueError: the weights are of an unknown source, or of another one than given.
     """
     from ..checkpoint import convert_back, convert_with_report, recognise
-    from ..checkpoint.recognition import SUPPORTED
-    from ..checkpoint.rules import names_text
+    from ..checkpoint.rules import SUPPORTED, names_text
 
     if args.to == 'timm':
         if known := recognise(state):

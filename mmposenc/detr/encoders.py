@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..backbones.layers import run_block
-from ..backbones.modules import BaseModule, ModuleList
+from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings import build
 from ..encodings.base import RelativeConfig

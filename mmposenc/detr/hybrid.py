@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..backbones.archs import replaced_encodings
-from ..backbones.modules import BaseModule, ModuleList
+from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding, listed

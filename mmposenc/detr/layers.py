@@ -14,7 +14,7 @@ from ..attention.compute import checked_implementation
 from ..attention.multihead import join_heads
 from ..backbones.layers import DropPath
 from ..backbones.mlp import mlp
-from ..backbones.modules import BaseModule, ModuleList
+from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..encodings.build import construct_or_name_config

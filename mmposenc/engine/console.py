@@ -18,7 +18,7 @@ from mmengine.hooks import Hook, LoggerHook
 from mmengine.runner import Runner
 
 from ..attention.building import parameter_counts
-from ..backbones.structure import encoding_lines
+from ..backbones.encodings_of_model import encoding_lines
 from ..encodings.build import listed
 from ..terminal.messages import in_a_line, printable
 

@@ -9,10 +9,10 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..backbones.archs import replaced_encodings
-from ..backbones.modules import is_pretrained
+from ..backbones.checkpoints import load_pretrained
+from ..backbones.optional_mmengine import is_pretrained
 from ..checkpoint.encoding_names import SLOTS
-from ..checkpoint.files import read_checkpoint
-from ..checkpoint.mismatch import mismatch_text
+from ..checkpoint.file_weights import read_checkpoint
 from ..checkpoint.numbers import copy_weights
 from ..checkpoint.rules import names_text
 from ..config_types import ConfigType
@@ -107,11 +107,9 @@ class TimmBackbone(BaseModule):
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
             resized = {key: value for key, value in resize(state, plain).items()
                        if not key.startswith('head')}
-            if misfits := mismatch_text(plain.state_dict(), resized):
-                raise ValueError(f'{file} does not fit timm:{self.name}: {misfits}')
-            copy_weights(plain, resized, file)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
+        load_pretrained(plain, resized, name=file, remedy=f' timm:{self.name}')
         state = plain.state_dict()
         copy_weights(self.model, state, file)
         dropped = state.keys() - self.model.state_dict().keys()

@@ -11,7 +11,15 @@ import timm
 import torch
 import yaml
 from helpers.scripts import ROOT
-from helpers.tiny_backbones import close, flat, randomize, results, unfilled, without_grids
+from helpers.tiny_backbones import (
+    KINDS,
+    close,
+    flat,
+    randomize,
+    results,
+    unfilled,
+    without_grids,
+)
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
@@ -25,7 +33,7 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
-from mmposenc.backbones.archs import needed_options
+from mmposenc.backbones.arch_of_weights import needed_options
 from mmposenc.backbones.archs.vit import ARCHS
 from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
 from mmposenc.checkpoint.key_biases import MASK
@@ -320,9 +328,8 @@ def test_factorized_tables_need_a_square():
 
 
 #: What an arch is told as, where the weights of both look the same.
-TOLD = {'naflex-base-par-gap': 'naflex-base-gap', 'pe-core-tiny': 'tiny', 'pe-core-small': 'small',
+TOLD = {'naflex-base-par-gap': 'naflex-base-gap', 'naflex-base-siglip': 'siglip-base',
         **{f'pe-core-{size}': f'clip-{size}' for size in ('base', 'large')},
-        **{f'naflex-{size}-siglip': f'siglip-{size}' for size in ('base', 'so400m')},
         **{f'beitv2-{size}': f'beit-{size}' for size in ('base', 'large')},
         **{f'rope-vit-{size}-axial-ape': f'deit3-{size}' for size in ('small', 'base', 'large')}}
 LARGE = re.compile('.*(large|huge|giga|giant|7b|so400m|medium|-small-).*')
@@ -363,7 +370,7 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
         assert shapes(back) == shapes({key.removeprefix('encoder.'): value
                                        for key, value in state.items()
                                        if key not in report.dropped})
-    told = needed_options(report.state_dict)
+    told = needed_options(report.state_dict, KINDS)
     assert told[0] == f'model.backbone.arch={TOLD.get(arch, arch)}'
     assert len(told) == 1 or options or arch in TOLD, told
     block = getattr(theirs, 'encoder', theirs).blocks[0]
@@ -388,7 +395,7 @@ def test_archs_of_stages_are_timms_and_are_told(arch):
         ours = (Swin if 'swin' in PYRAMIDS[arch] else PVT)(arch, pool='gap')
     state = convert(theirs.state_dict(), source_of(theirs))
     assert shapes(state) == shapes(ours.state_dict())
-    assert needed_options(state)[0] == f'model.backbone.arch={arch.partition("-w")[0]}'
+    assert needed_options(state, KINDS)[0] == f'model.backbone.arch={arch.partition("-w")[0]}'
     attentions, others = ([each for name, each in model.named_modules() if name.endswith('.attn')]
                           for model in (ours, theirs))
     for mine, other in zip(attentions, others, strict=True):

@@ -9,11 +9,11 @@ import re
 
 import pytest
 import torch
-from helpers.tiny_backbones import randomize, unfilled, without_grids
+from helpers.tiny_backbones import KINDS, randomize, unfilled, without_grids
 from mmengine.config import Config, DictAction
 
 from mmposenc.backbones import ViT, load_pretrained
-from mmposenc.backbones.archs import look_alikes, needed_options
+from mmposenc.backbones.arch_of_weights import look_alikes, needed_options
 from mmposenc.checkpoint import convert, recognise
 
 timm = pytest.importorskip('timm')
@@ -98,7 +98,7 @@ def test_features_are_timms(name) -> None:
     except ValueError as error:
         assert REFUSED.fullmatch(name), error
         return
-    options = needed_options(converted)
+    options = needed_options(converted, KINDS)
     with unfilled():
         own = without_grids(build(options).state_dict())
     expected = {key.removeprefix('backbone.'): value.shape for key, value in converted.items()
@@ -106,7 +106,7 @@ def test_features_are_timms(name) -> None:
     assert {key: value.shape for key, value in own.items()
             if f'backbone.{key}' != TABLE} == expected
     tried = []
-    for extra in ([], *look_alikes(converted).values()):
+    for extra in ([], *look_alikes(converted, KINDS).values()):
         try:
             tried.append(difference(name, model, [*options, *extra]))
         except ValueError as error:

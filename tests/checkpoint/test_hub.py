@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 import mmposenc
 from mmposenc.checkpoint import hub, load_checkpoint
-from mmposenc.checkpoint.files import read_checkpoint, write_checkpoint
+from mmposenc.checkpoint.file_weights import read_checkpoint, write_checkpoint
 from mmposenc.commands.convert import main as convert
 
 huggingface_hub = pytest.importorskip('huggingface_hub', minversion='1.0')

@@ -30,7 +30,8 @@ def test_other_names_are_the_same_weights(kind) -> None:
                  if 'relative' not in name or 'table' in name and 'coords' not in name}
         expected, file = convert(state, recognise(state)), published(kind, state)
         for prefix in ('', 'module.'):
-            assert recognise(prefix + name for name in file) == KINDS[kind]['source']
+            assert recognise({prefix + name: value for name, value in file.items()}
+                             ) == KINDS[kind]['source']
         found = convert_with_report(file, KINDS[kind]['source'])
         assert found.dropped.keys() == {
             name for name, ours in KINDS[kind]['names'].items() if ours is None}

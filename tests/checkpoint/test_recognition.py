@@ -1,6 +1,7 @@
 """Every kind of file is told by its names, or refused with what is supported; what a model must be
 built with is told by the names and shapes of converted weights."""
 import csv
+import re
 from functools import partial
 
 import pytest
@@ -9,7 +10,7 @@ from helpers.golden_backbones import CASES
 from helpers.golden_files import load_golden
 from helpers.published_weights import published
 from helpers.scripts import ROOT, load_tool
-from helpers.tiny_backbones import randomize, unfilled
+from helpers.tiny_backbones import KINDS, randomize, unfilled
 from timm import list_pretrained
 from timm.models.beit import Beit
 from timm.models.swin_transformer import SwinTransformer
@@ -18,8 +19,8 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from timm.models.vision_transformer_sam import VisionTransformerSAM
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
-from mmposenc.backbones.archs import look_alikes, needed_options
-from mmposenc.checkpoint import SOURCES, convert, recognise, recognition
+from mmposenc.backbones.arch_of_weights import look_alikes, needed_options
+from mmposenc.checkpoint import SOURCES, convert, recognise
 
 #: A name that files of models have that load in timm's names alone, what they are, and whose.
 ONLY_OF_TIMM = {
@@ -46,8 +47,9 @@ def test_models_of_timm_are_named_where_others_names_do_not_load(name) -> None:
 
 
 def test_models_that_messages_name_are_in_timms_list() -> None:
-    named = {name for *_, name in recognition._ONLY_OF_TIMM} | {'vit_pe_core_base_patch16_224.fb'}
-    assert named <= set(list_pretrained())
+    named = {name for source in SOURCES.values() for refusal in source.refuses
+             for name in re.findall(r'timm://([^\')]*)', refusal.text)}
+    assert len(named) == 4 and named <= set(list_pretrained())
 
 
 def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
@@ -64,15 +66,15 @@ def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
 @pytest.mark.parametrize('stem', CASES)
 def test_releases_are_told_by_their_names(stem, prefix) -> None:
     params, _ = load_golden(stem)
-    assert recognise(prefix + name for name in params) == CASES[stem][0]
+    assert recognise({prefix + name: value for name, value in params.items()}) == CASES[stem][0]
 
 
 def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
     names = ['transformer.decoder.layers.0.multihead_attn.in_proj_weight',
              'backbone.0.body.conv1.weight']
-    assert recognise(names) == 'irpe-detr'
+    assert recognise(dict.fromkeys(names, torch.zeros(2))) == 'irpe-detr'
     names[0] = 'transformer.level_embed'
-    assert recognise(names) == 'deformable-detr'
+    assert recognise(dict.fromkeys(names, torch.zeros(2))) == 'deformable-detr'
     with pytest.raises(ValueError, match='whole detector: .*`mmposenc convert deformable-detr`'):
         load_pretrained(DeiT(**SMALL_DEIT), {name: torch.zeros(2) for name in names})
 
@@ -86,11 +88,12 @@ def test_a_wrong_source_says_whose_names_these_are() -> None:
 @pytest.mark.parametrize('prefix', ['', 'backbone.'])
 def test_relatives_of_hugging_faces_vit_are_told_apart(prefix) -> None:
     patches = {f'{prefix}embeddings.patch_embeddings.projection.weight': torch.zeros(8, 3, 16, 16)}
-    block = {f'{prefix}encoder.layer.0.attention.attention.query.weight': torch.zeros(8, 8)}
+    block = {f'{prefix}encoder.layer.0.attention.attention.{part}.weight': torch.zeros(8, 8)
+             for part in ('query', 'key', 'value')}
     table = {f'{prefix}embeddings.position_embeddings': torch.zeros(1, 193, 8)}
     with pytest.raises(ValueError, match='these are weights of ViTPose'):
         convert({**patches, **block, **table}, 'huggingface-vit')
-    assert [*look_alikes({}, ['dpt.a']).values()] == [['pos_encoding.interpolation=bilinear']]
+    assert [*look_alikes({}, (), ['dpt.a']).values()] == [['pos_encoding.interpolation=bilinear']]
 
 
 def test_this_projects_own_names_are_no_sources() -> None:
@@ -123,9 +126,7 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
     torch.testing.assert_close(models[0](x), models[1](x), rtol=0, atol=0)
 
 
-def test_sources_have_signs_and_stand_in_the_docs() -> None:
-    signs = recognition._OPENMMLAB + recognition._MARKS + recognition._SIGNS
-    assert {source for _, source in signs} == set(SOURCES) - {'mmdet-swin'}
+def test_sources_stand_in_the_docs() -> None:
     with open(ROOT / 'docs' / 'tables' / 'weights-sources.csv', newline='') as file:
         assert list(csv.reader(file))[1:] == [
             [source.name, source.files] for source in SOURCES.values()]
@@ -150,12 +151,12 @@ BASE = dict(img_size=64, patch_size=8, embed_dim=768, num_heads=12, num_classes=
     (partial(TINY, layer_scale_init_value=1e-6, pos_encoding=dict(
         type='LearnedPositionEmbedding', num_prefix_embeds=0)),
      [*SIZES, 'pos_encoding.num_prefix_embeds=0', 'layer_scale_init_value=1e-6']),
-    # A DINOv2 at patch 16, or a DeiT III with a row for its class token, are no arch.
     (partial(ViT, 'dinov2-small', patch_size=16, img_size=224),
-     ['arch=small', TABLE, 'layer_scale_init_value=1e-6']),
-    (partial(Beit, **BASE, use_abs_pos_emb=False, use_shared_rel_pos_bias=True, use_fc_norm=False),
-     ['arch=beit-base', 'patch_size=8', 'img_size=64', 'layer_scale_init_value=None',
-      'rel_pos_sharing=all', 'pool=cls', 'final_norm=True']),
+     ['arch=dinov2-small', 'patch_size=16', 'img_size=224']),
+    (partial(Beit, **BASE, use_abs_pos_emb=False, use_shared_rel_pos_bias=True, use_fc_norm=False,
+             init_values=0.1),
+     ['arch=beit-base', 'patch_size=8', 'img_size=64', 'rel_pos_sharing=all', 'pool=cls',
+      'final_norm=True']),
     (partial(VisionTransformerRelPos, **BASE, qkv_bias=False, class_token=True, rel_pos_dim=256,
              global_pool='token'),
      ['arch=relpos-base', 'patch_size=8', 'rel_pos_encoding.hidden_dims=256', 'class_token=True',
@@ -168,18 +169,18 @@ BASE = dict(img_size=64, patch_size=8, embed_dim=768, num_heads=12, num_classes=
       'window_size=3', 'global_blocks=(1,)', 'neck_channels=6']),
     (partial(SwinTransformer, img_size=64, window_size=((8, 8), (4, 4)), embed_dim=12,
              depths=(2, 2), num_heads=(2, 3), num_classes=0),
-     ['embed_dims=12', 'num_layers=(2,2,)', 'num_heads=(2,3,)', 'window_size=(8,4,)'])])
+     ['embed_dims=12', 'num_layers=(2,2)', 'num_heads=(2,3)', 'window_size=(8,4)'])])
 def test_options_that_weights_show(build, needs) -> None:
     with unfilled():
         state = build().state_dict()
     converted = ({f'backbone.{name}': value for name, value in state.items()}
                  if build.func is ViT else convert(state, recognise(state)))
-    assert needed_options(converted) == [f'model.backbone.{option}' for option in needs]
+    assert needed_options(converted, KINDS) == [f'model.backbone.{option}' for option in needs]
 
 
 def test_options_of_oblong_patches() -> None:
     state = TINY(patch_size=(8, 16), img_size=(32, 48)).state_dict()
-    assert needed_options({f'backbone.{name}': value for name, value in state.items()}) == [
+    assert needed_options({f'backbone.{name}': value for name, value in state.items()}, KINDS) == [
         f'model.backbone.{option}' for option in (
             *SIZES, 'patch_size=(8,16)', 'img_size=(32,48)')]
 
@@ -190,6 +191,6 @@ def test_options_of_swin_v2() -> None:
         'patch_embed.proj.weight': (4, 3, 4, 4), f'{block}qkv.weight': (12, 4),
         f'{block}logit_scale': (2, 1, 1), 'layers.0.blocks.1.norm1.weight': (4,),
         'layers.1.blocks.0.norm1.weight': (8,)}.items()}, 'swin')
-    assert needed_options(state) == [f'model.backbone.{option}' for option in (
-        'embed_dims=4', 'num_layers=(1,1,)', 'num_heads=(2,)', 'cosine=True', 'post_norm=True',
+    assert needed_options(state, KINDS) == [f'model.backbone.{option}' for option in (
+        'embed_dims=4', 'num_layers=(1,1)', 'num_heads=(2,)', 'cosine=True', 'post_norm=True',
         'qkv_bias=qv', 'rel_pos_encoding.type=mmposenc.LogSpacedCPB')]

@@ -8,6 +8,7 @@ import torch
 from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.checkpoint.encoding_names import GRIDS
 
+KINDS = (PVT, Swin, ViT)
 BUILD = {
     'vit': lambda **o: ViT(**{**dict(embed_dims=16, num_layers=4, num_heads=2, patch_size=8,
                                      img_size=32, out_indices=(1, 3), final_norm='every',

@@ -11,7 +11,7 @@ from ...checkpoint.encoding_names import SLOTS
 from ...config_types import ConfigType
 from ...encodings import build
 from ...signatures import parameters_of
-from ..modules import print_log
+from ..optional_mmengine import print_log
 
 
 def arch_options(archs: Mapping[str, ConfigType], sizes: Sequence[str], arch: str | None,

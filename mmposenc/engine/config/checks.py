@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from mmengine.config import ConfigDict
 
-from mmposenc.backbones.modules import is_pretrained
+from mmposenc.backbones.optional_mmengine import is_pretrained
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.openmmlab.logs import warn
 

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 
 from mmposenc.backbones import load_pretrained
 from mmposenc.checkpoint import load_checkpoint
-from mmposenc.checkpoint.files import checked_meta
+from mmposenc.checkpoint.file_weights import checked_meta
 from mmposenc.checkpoint.mmengine_loading import CheckpointLoader
 from mmposenc.checkpoint.numbers import check_numbers
 from mmposenc.config_types import ConfigType

@@ -3,5 +3,5 @@ of them.
 
 Start at ``inspect_config`` in report.py, which the command ``mmposenc inspect`` calls. counts.py
 counts and figures.py draws; it runs a model through recording.py, and draws with drawing.py. Where
-encodings sit is in mmposenc.backbones.structure, which torch is enough for.
+encodings sit is in mmposenc.backbones.encodings_of_model, which torch is enough for.
 """

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from mmposenc.attention.building import parameter_counts
 from mmposenc.backbones.complexity import multiply_accumulates
-from mmposenc.backbones.structure import encoding_kinds, encoding_lines
+from mmposenc.backbones.encodings_of_model import encoding_kinds, encoding_lines
 from mmposenc.engine.config.images import noise_image, run_network
 from mmposenc.engine.config.models import build_bare
 from mmposenc.engine.config.parsed import ParsedConfig

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
-from mmposenc.backbones.structure import encoding_kinds, relative_name
+from mmposenc.backbones.encodings_of_model import encoding_kinds, relative_name
 from mmposenc.encodings import IRPE
 from mmposenc.encodings.base import RelativeEncoding
 from mmposenc.encodings.rotation import Rotation

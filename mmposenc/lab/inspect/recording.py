@@ -20,7 +20,7 @@ from mmposenc.attention import (
     WindowAttention,
 )
 from mmposenc.attention.terms import Term
-from mmposenc.backbones.structure import is_attention
+from mmposenc.backbones.encodings_of_model import is_attention
 from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.grids import Grid, as_grid, key_grid

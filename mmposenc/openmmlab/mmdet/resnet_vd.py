@@ -6,7 +6,7 @@ from mmdet.models.backbones import ResNetV1d
 from torch import nn
 
 from mmposenc.backbones.checkpoints import load_pretrained
-from mmposenc.backbones.modules import is_pretrained
+from mmposenc.backbones.optional_mmengine import is_pretrained
 from mmposenc.checkpoint import convert_with_report, read_checkpoint
 
 

@@ -12,7 +12,7 @@ from mmpretrain.structures import DataSample
 from torch import Tensor, nn
 
 from ...backbones import load_pretrained
-from ...backbones.modules import is_pretrained
+from ...backbones.optional_mmengine import is_pretrained
 from ...config_types import ConfigType
 from ...functional.image_sizes import checked_one_batch, note_img_shapes
 from ...registry import MODELS

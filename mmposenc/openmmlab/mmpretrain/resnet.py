@@ -7,7 +7,7 @@ from typing import Any
 from mmpretrain.models.backbones.resnet import BasicBlock, ResNet
 from torch import Tensor, nn
 
-from ...backbones.modules import is_pretrained
+from ...backbones.optional_mmengine import is_pretrained
 from ...encodings.base import TokenEncoding, reset_encodings
 from ...encodings.build import EncodingConfig, build_encoding
 from ...functional.masking import map_to_tokens, tokens_to_map

@@ -22,7 +22,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from ...backbones.archs import replaced_encodings
 from ...backbones.checkpoints import convert_part
 from ...backbones.fitting import move_encodings
-from ...backbones.modules import is_pretrained
+from ...backbones.optional_mmengine import is_pretrained
 from ...checkpoint import convert_with_report
 from ...checkpoint.encoding_names import SLOTS, is_encoding_weight
 from ...config_types import ConfigType, ReadOnlyConfig

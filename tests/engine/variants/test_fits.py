@@ -7,7 +7,7 @@ from helpers.scripts import short
 from helpers.variants import check_fits
 
 from mmposenc import engine
-from mmposenc.backbones.structure import encoding_lines
+from mmposenc.backbones.encodings_of_model import encoding_lines
 from mmposenc.encodings import ENCODINGS, CombinedRPE, ConvMLP, TokenEncoding
 from mmposenc.engine.config.models import build_bare
 from mmposenc.engine.config.nodes import listed

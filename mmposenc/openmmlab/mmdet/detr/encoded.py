@@ -11,7 +11,7 @@ from mmdet.structures import DetDataSample
 from torch import Tensor, nn
 
 from mmposenc.backbones.checkpoints import load_pretrained
-from mmposenc.backbones.modules import is_pretrained
+from mmposenc.backbones.optional_mmengine import is_pretrained
 from mmposenc.compat.deform_attn import host_shapes, level_sizes
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation, cell_boxes

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .encoding_names import GRIDS
 from .key_biases import split_biases
-from .rules import Converted, Family, match_rules, names_text, rules_to_theirs
+from .rules import Converted, Family, apply_rules, match_rules, names_text, rules_to_theirs
 
 _REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
 _GRID = "timm's files say no grid: its model is built with the same img_size"
@@ -31,14 +31,12 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
             continue
         pairs = family.pairs(state_dict) if callable(family.pairs) else family.pairs
-        rules = rules_to_theirs(pairs)
-        unknown = [name for name in state_dict
-                   if not any(re.fullmatch(rule.pattern, name) for rule in rules)]
-        homeless = sorted(name for name in unknown if name.startswith('backbone.'))
+        matches, others = match_rules(state_dict, rules_to_theirs(pairs))
+        homeless = sorted(name for name in others if name.startswith('backbone.'))
         if not homeless:  # Shapes are compared only if every weight has a place.
-            converted, others = match_rules(state_dict, rules, source)
+            converted = apply_rules(state_dict, matches, source)
             return Converted(dict(family.finish(converted.state_dict)),
-                             dict.fromkeys(others, _REASON) | grids)
+                             dict.fromkeys(sorted(others), _REASON) | grids)
         best = homeless if best is None or len(homeless) < len(best) else best
     what = ('these are weights of none' if best is None
             else f'{names_text(best)} have no place in any')

@@ -7,7 +7,7 @@ from mmdet.models.layers import SinePositionalEncoding
 from torch import nn
 
 from mmposenc.backbones import PVT, ViT
-from mmposenc.backbones.structure import encoding_lines
+from mmposenc.backbones.encodings_of_model import encoding_lines
 
 PEG, ROTARY = dict(type='mmposenc.PEG'), dict(type='mmposenc.RotaryEmbedding')
 TABLE = dict(type='mmposenc.RelativePositionBias')
