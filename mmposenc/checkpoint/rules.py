@@ -223,14 +223,14 @@ class Source(NamedTuple):
         matches, unknown = match_rules(state, rules)
         if unknown:
             raise UnknownNames(self.name, [in_file[name] for name in unknown], len(state))
-        for refusal in self.refuses:
-            refusal.check(state, state)
         if len(in_file) < len(new):
             counts = Counter(new.values())
             same = names_text([old for old, name in new.items() if counts[name] > 1])
             raise ValueError(f'{same} are names of the same weights')
         converted = apply_rules(state, matches, self.name)
         last = converted if self.then is None else self.then(converted.state_dict)
+        for refusal in self.refuses:  # All names are known now.
+            refusal.check(state, state)
         dropped = {in_file.get(name, name): reason
                    for name, reason in (converted.dropped | last.dropped).items()}
         outside = dict.fromkeys((name for name in state_dict if name not in new), self.outside)
