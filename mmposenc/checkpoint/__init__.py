@@ -1,4 +1,9 @@
-"""State dicts of the official releases, under this project's names."""
+"""State dicts of the official releases, under this project's names.
+
+A new kind of file has its own module with ``SOURCES``, is listed in :data:`SOURCES` here and in
+docs/weights.md, and has its names in tests/golden/published_names.yaml. Its models are archs beside
+the others.
+"""
 from __future__ import annotations
 
 import re
@@ -121,11 +126,14 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
             do not know, if they know more than half or the names are those of a transformer.
     """
     state = {name.removeprefix('module.'): value for name, value in state_dict.items()}
-    if all(any(re.fullmatch(pattern, name) for name in state) for pattern in _OURS):
+    if not state or all(any(re.fullmatch(pattern, name) for name in state) for pattern in _OURS):
         return Converted(dict(state_dict))
-    inner = {name: value for name, value in state.items() if name.startswith('backbone.')} or state
+    parts = {prefix: {name: value for name, value in state.items() if name.startswith(prefix)}
+             for prefix in ('', 'backbone.')}
     errors = []
-    for source, (prefix, weights) in product(SOURCES.values(), (('', state), ('backbone.', inner))):
+    for source, (prefix, weights) in product(SOURCES.values(), parts.items()):
+        if not weights:
+            continue
         try:
             converted = source({name.removeprefix(prefix): value
                                 for name, value in weights.items()})

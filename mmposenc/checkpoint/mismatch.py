@@ -34,18 +34,16 @@ def mismatch_text(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor])
                  f'{tuple(value.tolist())} here' for name, value in model.items()
                  if name.endswith(GRIDS) and name in checkpoint
                  and checkpoint[name].tolist() != value.tolist()]
-    origin = '' if set(model) & set(checkpoint) else _origin_text(checkpoint)
     lines = [f'{len(names)} {what}: {names_text(names, 12)}' for what, names in (
         ('missing', missing), ('unexpected', unexpected), ('of another shape', reshaped)) if names]
-    return '\n'.join([origin, *lines] if origin else lines)
+    return '\n'.join(lines if set(model) & set(checkpoint) else [*_origin(checkpoint), *lines])
 
 
-def _origin_text(checkpoint: Mapping[str, Tensor]) -> str:
-    """The source of a file, if its names show it, for the message."""
+def _origin(checkpoint: Mapping[str, Tensor]) -> list[str]:
+    """A line about the source of a file, if its names show it."""
     try:
         source = recognise(checkpoint)
     except ValueError as error:
-        return str(error)
-    return '' if source is None else (
-        f'its names are those of source {source!r}: convert it with '
-        f'`mmposenc convert {source} FILE OUT.pth`')
+        return [str(error)]
+    return [] if source is None else [f'its names are those of source {source!r}: convert it with '
+                                      f'`mmposenc convert {source} FILE OUT.pth`']

@@ -25,20 +25,15 @@ _MASK = 'it stood for masked patches in pretraining, and no image has any'
 _OUTSIDE = 'not of the image encoder'
 _PROJECTION = 'the projection to the space that images and texts share'
 
-_DINOV2 = (
-    *(Pair(name, name) for name in (
-        'cls_token', 'pos_embed', 'patch_embed.proj.{p}', 'norm.{p}', 'head.{p}')),
-    Pair('register_tokens', 'reg_token'),
-    # Files saved by FSDP hold blocks in chunks that are numbered through: blocks.0.0 to
-    # blocks.3.39.
-    *(Pair(f'{blocks}.{name}', f'blocks.{{n}}.{new or name}')
-      for blocks in ('blocks.{n}', 'blocks.{m}.{n}')
-      for name, new in (('norm1.{p}', ''), ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''),
-                        ('ls1.gamma', ''), ('norm2.{p}', ''), ('mlp.fc1.{p}', ''),
-                        ('mlp.fc2.{p}', ''), ('mlp.w12.{p}', 'mlp.fc1.{p}'),
-                        ('mlp.w3.{p}', 'mlp.fc2.{p}'), ('ls2.gamma', ''))),
-)
-_DINOV2_RULES = (*rules_to_ours(_DINOV2), Rule('mask_token', None, _MASK))
+#: Names of DINOv2 that are not those of timm. Files saved by FSDP hold blocks in chunks that are
+#: numbered through: blocks.0.0 to blocks.3.39.
+_DINOV2_RULES = (
+    Rule('mask_token', None, _MASK),
+    *rules_to_ours((Pair('register_tokens', 'reg_token'), *(
+        Pair(f'{block}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours}.{{p}}')
+        for block in ('blocks.{n}', 'blocks.{m}.{n}')
+        for theirs, ours in (('w12', 'fc1'), ('w3', 'fc2'))))),
+    Rule(r'blocks\.\d+\.(\d+\..*)', r'blocks.\1'), AS_IS)
 
 
 def _attention_pairs(module: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
