@@ -97,7 +97,7 @@ def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Ten
     """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
     q, k, v = problem.q, problem.k, problem.v
     scaled = q * problem.scale
-    logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
+    logits = [term.reference(scaled, k) for term in problem.terms if not term.on_values]
     on_values = [term for term in problem.terms if term.on_values]
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
     if not (need_weights or on_values) and use_sdpa(bias, problem):

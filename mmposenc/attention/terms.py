@@ -1,9 +1,9 @@
-"""The terms that relative encodings add to attention, with their definitions over all pairs. This
-file has the terms by offset and by bucket, and vector_terms.py has the others. A term that only one
+"""The terms that relative encodings add to attention, each with its reference: the same over all
+pairs. This file has the terms by bucket, and vector_terms.py has the others. A term that only one
 encoding uses is defined in the file of that encoding.
 
-A term defines what is added, not how it is computed. :mod:`.fast` has faster
-implementations for types of terms; other types are computed by their definition.
+A term says what is added, not how it is computed. :mod:`.fast` has faster implementations for types
+of terms; other types are computed by their reference.
 """
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.buckets import Buckets
-from ..functional.grids import Grid, expand_offsets, grid_offsets
+from ..functional.grids import Grid
 
 
 class Term:
@@ -33,13 +32,13 @@ class Term:
     reads_queries = False
     reads_keys = False
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The definition of a term of the logits: what is added to them, (B or 1, heads or 1, Lq,
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
+        """The reference of a term of the logits: what is added to them, (B or 1, heads or 1, Lq,
         Lk)."""
         raise NotImplementedError
 
     def output_of_weights(self, weights: Tensor) -> Tensor:
-        """The definition of a term of the output: what is added to it, (B, heads, Lq, head_dims),
+        """The reference of a term of the output: what is added to it, (B, heads, Lq, head_dims),
         given the attention weights."""
         raise NotImplementedError
 
@@ -50,7 +49,7 @@ class Term:
 
     def output(self, q: Tensor, v: Tensor, padding: Tensor | None, regions: Tensor | None
                ) -> Tensor:
-        """The definition of a term of the output without attention weights, from queries and values
+        """The reference of a term of the output without attention weights, from queries and values
         (B, heads, L, head_dims) and the masks of a :class:`Problem`."""
         raise NotImplementedError
 
@@ -61,43 +60,9 @@ class DenseBias(Term):
 
     bias: Tensor
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The bias itself, for any queries and keys."""
         return self.bias
-
-
-@dataclass(frozen=True, eq=False)
-class OffsetBias(Term):
-    """bias[head, row offset, column offset] of two cells (Swin, iRPE's bias mode, log CPB, ALiBi).
-
-    Args:
-        table: (heads or 1, Dr, Dc), by the distinct offsets of :func:`~..grids.grid_offsets`.
-        query, key: the grids.
-        prefix_bias: (heads or 1, 3) for prefix to cell, cell to prefix and prefix to prefix; None
-            adds nothing there.
-        prefix: tokens in front of either grid.
-    """
-
-    table: Tensor
-    query: Grid
-    key: Grid
-    prefix_bias: Tensor | None = None
-    prefix: int = 0
-
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The bias of every pair of tokens (1, heads or 1, Lq, Lk)."""
-        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
-        cells = expand_offsets(self.table, row_index, col_index)
-        if not self.prefix:
-            return cells[None]
-        if self.prefix_bias is None:
-            return F.pad(cells, (self.prefix, 0, self.prefix, 0))[None]
-        (heads, len_q, len_k), p = cells.shape, self.prefix
-        to_cell, from_cell, between = self.prefix_bias.to(cells.dtype)[..., None, None].unbind(1)
-        heads = max(heads, self.prefix_bias.shape[0])
-        top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
-        below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
-        return torch.cat((top, below), 1)[None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +79,7 @@ class TableByQuery(Table):
 
     reads_queries = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vectors of its pairs."""
         return gather_buckets(q @ self.table.to(q.dtype), self.buckets.ids(q.device))
 
@@ -124,7 +89,7 @@ class TableByKey(Table):
 
     reads_keys = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each key with the vectors of its pairs."""
         ids = self.buckets.ids(k.device)
         return gather_buckets(k @ self.table.to(k.dtype), ids.t()).transpose(-2, -1)

@@ -1,5 +1,5 @@
-"""Terms whose vectors are not chosen by buckets: vectors of rows and columns, of places in a
-sequence, of keys or queries, and additional channels."""
+"""Terms that are not chosen by buckets: numbers by offset, vectors of rows and columns, of places
+in a sequence, of keys or queries, and additional channels."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,8 +9,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..functional.grids import Grid
+from ..functional.grids import Grid, expand_offsets, grid_offsets
 from .terms import TableByQuery, Term
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetBias(Term):
+    """bias[head, row offset, column offset] of two cells (Swin, iRPE's bias mode, log CPB, ALiBi).
+
+    Args:
+        table: (heads or 1, Dr, Dc), by the distinct offsets of :func:`~..grids.grid_offsets`.
+        query, key: the grids.
+        prefix_bias: (heads or 1, 3) for prefix to cell, cell to prefix and prefix to prefix; None
+            adds nothing there.
+        prefix: tokens in front of either grid.
+    """
+
+    table: Tensor
+    query: Grid
+    key: Grid
+    prefix_bias: Tensor | None = None
+    prefix: int = 0
+
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
+        """The bias of every pair of tokens (1, heads or 1, Lq, Lk)."""
+        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
+        cells = expand_offsets(self.table, row_index, col_index)
+        if not self.prefix:
+            return cells[None]
+        if self.prefix_bias is None:
+            return F.pad(cells, (self.prefix, 0, self.prefix, 0))[None]
+        (heads, len_q, len_k), p = cells.shape, self.prefix
+        to_cell, from_cell, between = self.prefix_bias.to(cells.dtype)[..., None, None].unbind(1)
+        heads = max(heads, self.prefix_bias.shape[0])
+        top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
+        below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
+        return torch.cat((top, below), 1)[None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +94,7 @@ class AxisHalves(Term):
             return rows, cols, None
         return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products with the vectors of rows and of columns, added up."""
         rows, cols, prefix = self.products(q)
         term = F.pad((rows[..., :, None] + cols[..., None, :]).flatten(-2), (self.prefix, 0))
@@ -84,6 +118,13 @@ def halves_or_table(query: Grid, key: Grid, halves: Callable[[], AxisHalves],
     return halves() if query.num_cells * key.num_cells >= HALVES_FROM else table()
 
 
+def pick_entries(table: Tensor, index: Tensor) -> Tensor:
+    """Take the rows of a table ([heads], n, d) for each pair of an index: ([heads], *index.shape,
+    d)."""
+    picked: Tensor = table.index_select(-2, index.flatten())
+    return picked.view(*table.shape[:-2], *index.shape, table.shape[-1])
+
+
 @dataclass(frozen=True, eq=False)
 class SkewedTable(Term):
     """q_i . table[j - i + L - 1] + bias[j - i + L - 1] for places i, j in a sequence of L tokens;
@@ -95,7 +136,7 @@ class SkewedTable(Term):
 
     reads_queries = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vector of each distance."""
         lookup = q @ self.table.transpose(-2, -1).to(q.dtype)
         return offsets_to_keys(lookup if self.bias is None else lookup + self.bias[:, None])
@@ -123,7 +164,7 @@ class VectorsAddedToKeys(Term):
 
     reads_queries = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of the queries with the vectors, instead of the keys."""
         return q @ self.vectors.transpose(-2, -1).to(q.dtype)
 
@@ -136,7 +177,7 @@ class VectorAddedToQueries(Term):
 
     reads_keys = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of the vector with the keys, the same for all queries."""
         return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
 
@@ -150,7 +191,7 @@ class Channels(Term):
     queries: Tensor
     keys: Tensor
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The product of the channels of each query with those of each key."""
         return self.queries @ self.keys.transpose(-2, -1)
 

@@ -273,8 +273,9 @@ class PlainWindowAttention(MultiheadAttention):
                              'which cannot be exported; leave the mask out, or give window_size')
         outs = []
         for index, part in enumerate(parts_of_images((grid, grid), [mask], self._all_prefix)):
-            image, image_qk = (None if each is None else take_tokens(
-                each[index:index + 1], 1, part.queries) for each in (x, x_qk))
+            image = take_tokens(x[index:index + 1], 1, part.queries)
+            image_qk = None if x_qk is None else take_tokens(
+                x_qk[index:index + 1], 1, part.queries)
             out = self.forward(image, part.grids[0].hw, x_qk=image_qk)
             assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
             outs.append(put_tokens_back(out, 1, part.queries, x.shape[1]))

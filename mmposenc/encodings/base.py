@@ -133,7 +133,7 @@ class RelativeEncoding(nn.Module, ABC):
         Returns:
             (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
         """
-        return _sum_or_none(term.dense(q, k) for term
+        return _sum_or_none(term.reference(q, k) for term
                             in self._terms_with_checked_grids(q_grid, k_grid, tokens)
                             if not term.on_values)
 

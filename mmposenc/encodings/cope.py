@@ -34,8 +34,8 @@ class GatedTableTerm(Term):
     reads_queries = True
     reads_keys = True
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """The definition, see :class:`Term`. It takes 64 queries at a time, which fit in the cache:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`. It takes 64 queries at a time, which fit in the cache:
         that is four times as fast."""
         allowed = None
         if self.regions is not None:  # Which pairs lie in one region, (B, 1, Lq, Lk).

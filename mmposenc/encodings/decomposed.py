@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from ..attention.terms import Term
-from ..attention.vector_terms import AxisHalves
-from ..functional.grids import Grid, GridLike, as_grid, pick_entries
+from ..attention.vector_terms import AxisHalves, pick_entries
+from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.position_tables import resize_axis_table
 from .base import RelativeEncoding
 

@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.terms import OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
-from ..attention.vector_terms import AxisHalves, halves_or_table
+from ..attention.terms import TableByKey, TableByQuery, TableOnValues, Term
+from ..attention.vector_terms import AxisHalves, OffsetBias, halves_or_table, pick_entries
 from ..functional.buckets import (
     METHODS,
     Buckets,
@@ -15,7 +15,7 @@ from ..functional.buckets import (
     bucket_params,
     num_buckets,
 )
-from ..functional.grids import Grid, GridLike, pick_entries
+from ..functional.grids import Grid, GridLike
 from .base import RelativeEncoding
 from .checks import check_choices
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..attention.terms import OffsetBias, Term
+from ..attention.terms import Term
+from ..attention.vector_terms import OffsetBias
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.parts import by_rows

@@ -4,9 +4,9 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..attention.terms import Term
-from ..attention.vector_terms import AxisHalves
+from ..attention.vector_terms import AxisHalves, pick_entries
 from ..functional.bias_tables import row_and_column_entries
-from ..functional.grids import Grid, pick_entries
+from ..functional.grids import Grid
 from .base import RelativeEncoding
 
 

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.terms import Term
-from ..attention.vector_terms import AxisHalves, VectorAddedToQueries
-from ..functional.grids import Grid, grid_offsets, pick_entries
+from ..attention.vector_terms import AxisHalves, VectorAddedToQueries, pick_entries
+from ..functional.grids import Grid, grid_offsets
 from ..functional.tracing import are_plain, layer_dtype
 from .base import RelativeEncoding
 from .checks import check_choices, check_positive

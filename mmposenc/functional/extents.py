@@ -158,9 +158,10 @@ def parts_of_images(grids: tuple[Grid, Grid], masks: Sequence[Tensor], prefix: i
     Raises:
         ValueError: valid cells are not a rectangle at the top left.
     """
-    known, parts = [noted_extents(mask) for mask in masks], []
-    hides_prefix = prefix > 0 and known[-1] is None  # Only a mask of the caller's own may.
-    if None in known:
+    known, parts = [each for mask in masks if (each := noted_extents(mask)) is not None], []
+    # A mask of the caller's own may hide prefix tokens.
+    hides_prefix = prefix > 0 and noted_extents(masks[-1]) is None
+    if len(known) < len(masks):
         cells = [mask[:, prefix:] for mask in masks]
         known = extents_of_several([(mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)
                                     for mask, grid in zip(cells, grids, strict=False)])

@@ -208,13 +208,6 @@ def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tenso
     return runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
 
 
-def pick_entries(table: Tensor, index: Tensor) -> Tensor:
-    """Take the rows of a table ([heads], n, d) for each pair of an index: ([heads], *index.shape,
-    d)."""
-    picked: Tensor = table.index_select(-2, index.flatten())
-    return picked.view(*table.shape[:-2], *index.shape, table.shape[-1])
-
-
 def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
                     device: torch.device | str | None = None) -> Tensor:
     """The places (P + Lk,) of keys in the sequence of queries: a key has the place of the query

@@ -54,10 +54,7 @@ def project(layer: nn.Module, x: Tensor, channels: slice | None = None) -> Tenso
     Args:
         layer: a linear layer, whose bias may be called ``trained_bias``, or any other.
         x: (..., in_features).
-        channels: those of the output; None: all.
-
-    Returns:
-        (..., number of channels).
+        channels: those of the output (..., number of channels); None: all.
     """
     if not isinstance(layer, nn.Linear) or not are_plain(layer):
         out: Tensor = layer(x)
@@ -118,23 +115,22 @@ def onednn_is_faster() -> bool:
             and torch.backends.cpu.get_cpu_capability() == 'AVX512'
             and hasattr(torch.ops.mkldnn, '_linear_pointwise')):
         return False
-    return 'AuthenticAMD' in _processor_info()
+    return _amd_family() > 0
 
 
 @functools.cache
 def onednn_halves_time() -> bool:
     """Whether oneDNN is so much faster that small products gain too: from Zen 5 on, which computes
     512 bits at once where Zen 4 takes two steps."""
-    family = re.search(r'cpu family\s*: (\d+)', _processor_info())
-    return onednn_is_faster() and family is not None and int(family[1]) >= ZEN_5
+    return onednn_is_faster() and _amd_family() >= ZEN_5
 
 
-def _processor_info() -> str:
-    """What Linux tells of the processor; elsewhere nothing."""
-    try:
-        return Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='ignore')
-    except OSError:  # Not Linux.
-        return ''
+def _amd_family() -> int:
+    """AMD's number of the family of this processor, as Linux tells it; 0 for all others."""
+    info = Path('/proc/cpuinfo')
+    text = info.read_text(encoding='utf-8', errors='ignore') if info.exists() else ''
+    family = re.search(r'cpu family\s*: (\d+)', text)
+    return int(family[1]) if family and 'AuthenticAMD' in text else 0
 
 
 @functools.cache

@@ -18,11 +18,7 @@ else:  # This is torch 2.1.
     is_compiling = torch._dynamo.external_utils.is_compiling
 
 
-def _never() -> bool:
-    return False
-
-
-is_exporting = getattr(torch.compiler, 'is_exporting', _never)
+is_exporting = getattr(torch.compiler, 'is_exporting', lambda: False)
 
 
 def may_branch_on(x: Tensor) -> bool:
@@ -77,11 +73,8 @@ def are_plain(*layers: nn.Module) -> bool:
     Args:
         layers: layers, or containers of them.
     """
-    return not _has_global_hooks() and all(map(_is_formula, layers))
-
-
-def _has_global_hooks() -> bool:
-    return any(bool(getattr(torch_module, f'_global{name}', None)) for name in _HOOKS)
+    has_global_hooks = any(bool(getattr(torch_module, f'_global{name}', None)) for name in _HOOKS)
+    return not has_global_hooks and all(map(_is_formula, layers))
 
 
 def _is_formula(layer: nn.Module) -> bool:

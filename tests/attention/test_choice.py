@@ -27,7 +27,7 @@ def test_choice(monkeypatch):
 
     assert choose('IRPE product k', (3, 4)) == 'reference'
     assert choose(None, (20, 20), dtype=torch.bfloat16) == 'sdpa'
-    monkeypatch.setattr(thresholds, 'DEFINITION_BYTES', 0)
+    monkeypatch.setattr(thresholds, 'REFERENCE_BYTES', 0)
     assert choose(None) == 'sdpa' and choose(None, dropout_p=0.1) == 'chunked'
     assert choose(None, dtype=torch.bfloat16) == 'chunked'
     for grid, trains, engine in (((3, 4), False, 'chunked'), ((3, 4), True, 'sdpa'),
@@ -67,8 +67,8 @@ def test_choice_on_an_accelerator():
 def test_the_definition_takes_a_share_of_the_memory_of_a_gpu(monkeypatch):
     memory = mock.Mock(total_memory=24 * 2 ** 30)
     monkeypatch.setattr(torch.cuda, 'get_device_properties', lambda device: memory)
-    assert choice.definition_bytes(torch.device('cuda:1')) == 24 * 2 ** 30 / 128
-    assert choice.definition_bytes(torch.device('xpu')) < 8 * 1050 ** 2 * 4  # a bias of DETR
+    assert choice.reference_bytes(torch.device('cuda:1')) == 24 * 2 ** 30 / 128
+    assert choice.reference_bytes(torch.device('xpu')) < 8 * 1050 ** 2 * 4  # a bias of DETR
 
 
 def test_a_mask_alone_needs_a_gradient():

@@ -200,7 +200,7 @@ class Slope(terms.Term):
     def __init__(self, on_values):
         self.on_values = on_values
 
-    def dense(self, q, k):
+    def reference(self, q, k):
         return torch.linspace(-1, 1, k.shape[2], dtype=q.dtype).expand(1, 1, q.shape[2], -1)
 
     def output_of_weights(self, weights):

@@ -28,7 +28,7 @@ def accelerated(large, monkeypatch):
                         lambda problem, implementation: fastest_implementation(problem) if
                         implementation == 'auto' else implementation)
     if large:
-        for name in ('ACCELERATOR_DEFINITION_BYTES', 'ACCELERATOR_DEFINITION_SHARE', 'RUNS_FROM',
+        for name in ('ACCELERATOR_REFERENCE_BYTES', 'ACCELERATOR_REFERENCE_SHARE', 'RUNS_FROM',
                      'RUNS_WITH_VALUES_FROM', 'SHIFTS_FROM'):
             monkeypatch.setattr(thresholds, name, 0)
         monkeypatch.setattr(vector_terms, 'HALVES_FROM', 0)

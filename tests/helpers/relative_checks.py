@@ -133,7 +133,7 @@ def chunks_of(elements, *, long, keep, rows=None):
     least = 0 if long else 10 ** 9
     with mock.patch.multiple(
             thresholds, CHUNK_BYTES=8 * elements, ROWS_BYTES=8 * (rows or elements),
-            KEPT_BYTES=2 ** 40 if keep else 0, DEFINITION_BYTES=0,
+            KEPT_BYTES=2 ** 40 if keep else 0, REFERENCE_BYTES=0,
             RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least), (
             mock.patch.object(vector_terms, 'HALVES_FROM', least)):
         yield

@@ -54,7 +54,7 @@ def fastest_implementation(problem: Problem) -> str:
     only_in_chunks = problem.dropout_p > 0.0 or problem.regions is not None
     if not (problem.terms or only_in_chunks):
         return 'chunked' if _plain_chunks_pay(problem) else 'sdpa'
-    if (problem.logits_bytes <= definition_bytes(problem.q.device)
+    if (problem.logits_bytes <= reference_bytes(problem.q.device)
             or not all(has_writer(term) for term in problem.terms)
             # Keys that heads share, and values of other channels.
             or len({each.shape[1] for each in (problem.q, problem.k, problem.v)}) > 1
@@ -67,14 +67,14 @@ def fastest_implementation(problem: Problem) -> str:
     return 'sdpa' if problem.pairs < most else 'chunked'
 
 
-def definition_bytes(device: torch.device) -> float:
-    """The bytes of all logits up to which the definition is the fastest that fits in memory."""
+def reference_bytes(device: torch.device) -> float:
+    """The bytes of all logits up to which the reference is the fastest that fits in memory."""
     if device.type == 'cpu':
-        return thresholds.DEFINITION_BYTES
+        return thresholds.REFERENCE_BYTES
     if device.type != 'cuda':
-        return thresholds.ACCELERATOR_DEFINITION_BYTES
+        return thresholds.ACCELERATOR_REFERENCE_BYTES
     memory: int = torch.cuda.get_device_properties(device).total_memory
-    return memory * thresholds.ACCELERATOR_DEFINITION_SHARE
+    return memory * thresholds.ACCELERATOR_REFERENCE_SHARE
 
 
 def _plain_chunks_pay(problem: Problem) -> bool:
@@ -82,7 +82,7 @@ def _plain_chunks_pay(problem: Problem) -> bool:
     if problem.q.dtype == torch.bfloat16:
         if problem.is_trained:
             return problem.logits_bytes > thresholds.PLAIN_TRAINED_BYTES
-        return problem.logits_bytes > thresholds.DEFINITION_BYTES and (
+        return problem.logits_bytes > thresholds.REFERENCE_BYTES and (
             many_keys or pairs < thresholds.WINDOW_PAIRS)
     return (many_keys and problem.q.dtype == torch.float32
             and pairs >= thresholds.PLAIN_CHUNKS_FROM and onednn_halves_time())

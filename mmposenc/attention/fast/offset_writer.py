@@ -5,7 +5,8 @@ from torch import Tensor
 
 from mmposenc.functional.grids import Grid
 
-from ..terms import OffsetBias, Problem
+from ..terms import Problem
+from ..vector_terms import OffsetBias
 from .products import add_sum, add_summed_by_head
 from .writers import ChunkWork, Writer, copy_or_add
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..terms import DenseBias, OffsetBias, Problem, Term
+from ..terms import DenseBias, Problem, Term
+from ..vector_terms import OffsetBias
 
 
 def fits_attn_mask(term: Term) -> bool:
@@ -16,7 +17,7 @@ def fits_attn_mask(term: Term) -> bool:
 def sdpa(problem: Problem) -> Tensor:
     """softmax(q k^T * scale + terms) v by PyTorch's own kernels, for terms that are masks."""
     q, k, v = problem.q, problem.k, problem.v
-    biases = [term.dense(q, k) for term in problem.terms]
+    biases = [term.reference(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None
     return F.scaled_dot_product_attention(q, k, v, attn_mask=problem.mask(bias, q.dtype),
                                           dropout_p=problem.dropout_p, scale=problem.scale)

@@ -28,17 +28,17 @@ def _offset_bias_writer(term: OffsetBias, problem: Problem) -> Writer:
     are too short for slices: there the bias of all pairs is added."""
     if problem.pairs >= thresholds.SHIFTS_FROM and are_strides_whole(term.query, term.key):
         return OffsetBiasWriter(term, problem)
-    return _writer_by_definition(term, problem)
+    return _writer_of_reference(term, problem)
 
 
-def _writer_by_definition(term: Term, problem: Problem) -> Writer:
-    return DenseWriter(term.dense(problem.q * problem.scale, problem.k).to(problem.q.dtype))
+def _writer_of_reference(term: Term, problem: Problem) -> Writer:
+    return DenseWriter(term.reference(problem.q * problem.scale, problem.k).to(problem.q.dtype))
 
 
-#: What makes the writer of each type of term. A type that is not here is written by its definition
+#: What makes the writer of each type of term. A type that is not here is written by its reference
 #: over all pairs, and a term of the output of such a type has no writer.
 WRITERS: dict[type[Term], Callable[..., Writer]] = {
-    DenseBias: _writer_by_definition,
+    DenseBias: _writer_of_reference,
     OffsetBias: _offset_bias_writer,
     TableByQuery: BucketWriter,
     TableByKey: BucketWriter,

@@ -32,14 +32,14 @@ PLAIN_TRAINED_BYTES = 16 * 1024
 #: The number of images up to which gradients are added one by one.
 FEW_TO_SUM = 8
 
-#: Bytes of all logits up to which the definition is no slower than chunks on a CPU.
-DEFINITION_BYTES = 1024 * 1024
+#: Bytes of all logits up to which the reference is no slower than chunks on a CPU.
+REFERENCE_BYTES = 1024 * 1024
 #: The same on an accelerator: a share of the memory of a GPU, and bytes where torch does not tell
-#: its memory. At 197, 1,050 and 4,200 tokens on an H200 the definition was 1.3 to 20 times as fast
+#: its memory. At 197, 1,050 and 4,200 tokens on an H200 the reference was 1.3 to 20 times as fast
 #: as chunks in inference and 1.0 to 15 times in training, in 1.6 to 7.1 times the memory of the
 #: logits (docs/performance.md, "On a GPU").
-ACCELERATOR_DEFINITION_SHARE = 1 / 128
-ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
+ACCELERATOR_REFERENCE_SHARE = 1 / 128
+ACCELERATOR_REFERENCE_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
 #: of the logits only, and with a term on values (rows 577 and 1050).

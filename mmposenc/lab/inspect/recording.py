@@ -212,9 +212,9 @@ class _RecordingTerm(Term):
     def __init__(self, term: Term, added: list[Tensor]) -> None:
         self.term, self.added = term, added
 
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+    def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The numbers of the term itself, which are recorded."""
-        logits = self.term.dense(q, k)
+        logits = self.term.reference(q, k)
         self.added.append(logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2]))
         return logits
 
