@@ -8,7 +8,8 @@ from helpers.scripts import OPENMMLAB, run_python, without
 from helpers.tiny_backbones import BUILD, results
 
 from mmposenc.detr import DetrEncoder
-from mmposenc.detr.layers import FFN, build_norm
+from mmposenc.detr.building import build_norm
+from mmposenc.detr.layers import FFN
 
 ABSENT = (*OPENMMLAB, 'torchvision')
 IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')

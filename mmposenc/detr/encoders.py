@@ -115,9 +115,6 @@ def check_levels(x: Tensor, hw_shapes: HWShapes | None, num_levels: int) -> list
     return shapes
 
 
-# DETR's encoder; it needs only torch.
-
-
 #: The share of padded tokens from which it is faster to compute only with the valid ones.
 SKIP_SHARE = 0.05
 
@@ -230,7 +227,7 @@ class DetrEncoder(BaseModule):
         packing = None if need_weights else self._packing(mask, hw_shapes)
         if packing is not None:
             query_pos = None if query_pos is None else packing.pack(query_pos.expand_as(x))
-            x, kwargs = packing.pack(x), dict(hw_shape=packing)
+            x, kwargs = packing.pack(x), dict(packing=packing)
         elif need_weights:
             kwargs['need_weights'] = True
         if before is not None:
@@ -238,8 +235,7 @@ class DetrEncoder(BaseModule):
         x, kwargs['x_qk'] = self._apply_encodings(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
             args = (x, self._layer_pos(x, query_pos), None if packing is not None else mask)
-            out = run_block(layer, *args, recompute=index < self.num_cp and self.training,
-                            **kwargs)
+            out = run_block(layer, *args, recompute=index < self.num_cp and self.training, **kwargs)
             if need_weights:
                 out, layer_weights = out
                 weights.append(layer_weights)

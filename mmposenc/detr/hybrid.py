@@ -16,8 +16,8 @@ from ..encodings.checks import check_at_least
 from ..functional.extents import mask_at_step, token_mask
 from ..functional.masking import map_to_tokens, masked_batch_norm, tokens_to_map
 from ..functional.tracing import is_compiling
+from .building import build_activation
 from .encoders import DetrEncoder
-from .layers import build_activation
 
 
 class HybridEncoder(BaseModule):

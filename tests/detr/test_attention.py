@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from mmposenc.detr.layers import MultiheadAttention
+from mmposenc.detr.attention import MultiheadAttention
 from mmposenc.functional.packing import Packing
 
 #: Tokens of the queries and of as many, or fewer, keys; their positions.
@@ -52,6 +52,5 @@ def test_whole_numbers_are_no_mask():
 
 def test_packed_images_have_no_weights_of_one_shape():
     packed = Packing.of_batch(torch.tensor([[False, False, True], [False] * 3]))
-    with pytest.raises(ValueError, match='need_weights=True with a Packing as hw_shape: .*give a '
-                                         'padded batch'):
-        MultiheadAttention(8, 2)(X[:1], hw_shape=packed, need_weights=True)
+    with pytest.raises(ValueError, match='need_weights=True with packing: .*give a padded batch'):
+        MultiheadAttention(8, 2)(X[:1], packing=packed, need_weights=True)

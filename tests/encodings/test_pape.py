@@ -9,7 +9,7 @@ from helpers.relative_checks import GRIDS, cells, close, random_inputs, tokens_o
 
 from mmposenc.attention import MultiheadAttention, SpatialReductionAttention, attend
 from mmposenc.attention.window import PlainWindowAttention
-from mmposenc.detr.layers import MultiheadAttention as EncoderAttention
+from mmposenc.detr.attention import MultiheadAttention as EncoderAttention
 from mmposenc.encodings import CombinedRPE, PaPE
 from mmposenc.functional import key_grid
 

@@ -25,7 +25,6 @@ from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.grids import Grid, as_grid, key_grid
 from mmposenc.functional.masking import split_prefix
-from mmposenc.functional.packing import Packing
 from mmposenc.functional.windows import Windows
 
 #: The arguments of a call, by their names.
@@ -169,7 +168,7 @@ def _store_windows(windows: dict[nn.Module, Windows], module: ShiftWindowAttenti
 
 def _ask_for_weights(name: str, module: nn.Module, added: list[Tensor], call: Call) -> Call:
     added.clear()
-    if isinstance(call.get('hw_shape'), Packing):
+    if call.get('packing') is not None:
         raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                          f'give an image without padding, or the encoder skip_padding=False')
     return {'need_weights': _attends_on_grid(module, call)}

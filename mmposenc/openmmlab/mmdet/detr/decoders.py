@@ -19,7 +19,8 @@ from mmengine.model import ModuleList
 from torch import Tensor, nn
 
 from mmposenc.config_types import ReadOnlyConfig
-from mmposenc.detr.layers import DetrEncoderLayer, MultiheadAttention, ffn_and_norms
+from mmposenc.detr.attention import MultiheadAttention
+from mmposenc.detr.layers import DetrEncoderLayer, ffn_and_norms
 
 from .deform_attention import MultiScaleDeformableAttention
 

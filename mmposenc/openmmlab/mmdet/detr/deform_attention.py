@@ -9,7 +9,7 @@ from mmcv.ops.multi_scale_deform_attn import MultiScaleDeformableAttnFunction
 from torch import Tensor, nn
 
 from mmposenc.compat.deform_attn import host_shapes, ms_deform_attn_forward, note_host_shapes
-from mmposenc.detr.layers import check_batch_first
+from mmposenc.detr.building import check_batch_first
 from mmposenc.encodings.checks import check_choices
 
 

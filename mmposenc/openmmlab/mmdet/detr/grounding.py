@@ -14,7 +14,8 @@ from torch import Tensor
 
 from mmposenc.backbones.layers import run_block
 from mmposenc.config_types import ConfigType
-from mmposenc.detr.layers import MultiheadAttention, ffn_and_norms
+from mmposenc.detr.attention import MultiheadAttention
+from mmposenc.detr.layers import ffn_and_norms
 
 from .decoders import DinoDecoder
 from .deform_attention import MultiScaleDeformableAttention

@@ -11,8 +11,8 @@ from mmdet.structures.bbox import bbox_xyxy_to_cxcywh
 from torch import Tensor, nn
 
 from mmposenc.config_types import ConfigType
+from mmposenc.detr.building import build_activation
 from mmposenc.detr.hybrid import ConvNorm
-from mmposenc.detr.layers import build_activation
 from mmposenc.encodings.checks import check_choices
 
 from .decoders import DeformableDecoder
