@@ -153,7 +153,8 @@ class MultiheadAttention(BaseModule):
         """Attention (1, heads, N, head_dims) in which each of the packed images attends only to
         itself. Tokens are the outer dimension in memory, as in projections."""
         def of_image(q: Tensor, grid: GridLike, k: Tensor, v: Tensor, tokens: Tensor) -> Tensor:
-            out, _ = self._attend(*(x.transpose(1, 2) for x in (q, k, v)), tokens, grid)
+            out, _ = self._attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), tokens,
+                                  grid)
             return out.transpose(1, 2)
 
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))

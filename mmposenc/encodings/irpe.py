@@ -7,15 +7,9 @@ from torch import Tensor, nn
 
 from ..attention.terms import TableByKey, TableByQuery, TableOnValues, Term
 from ..attention.vector_terms import AxisHalves, OffsetBias, halves_or_table, pick_entries
-from ..functional.buckets import (
-    METHODS,
-    Buckets,
-    axis_buckets,
-    bucket_ids,
-    bucket_params,
-    num_buckets,
-)
+from ..functional.buckets import METHODS, Buckets, axis_buckets, bucket_params, num_buckets
 from ..functional.grids import Grid, GridLike
+from ..functional.pair_buckets import bucket_ids
 from .base import RelativeEncoding
 from .checks import check_choices
 

@@ -12,16 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grids import (
-    CACHE,
-    Grid,
-    GridLike,
-    as_grid,
-    expand_offsets,
-    grid_offsets,
-    key_grid,
-    sequence_places,
-)
+from .grids import CACHE, Grid, expand_offsets, grid_offsets, sequence_places
 from .tracing import may_branch_on
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
@@ -46,7 +37,7 @@ class BucketParams(NamedTuple):
 def bucket_params(ratio: float | None = None, alpha: float | None = None, beta: float | None = None,
                   gamma: float | None = None, index: str = 'piecewise',
                   quantization: str = 'squared') -> BucketParams:
-    """Check the arguments of :func:`bucket_ids`; alpha : beta : gamma = 1 : 2 : 8 times ``ratio``.
+    """Check the arguments of :func:`~.pair_buckets.bucket_ids`; alpha : beta : gamma = 1 : 2 : 8 times ``ratio``.
 
     Raises:
         ValueError: unless either ``ratio`` or all of alpha, beta, gamma are given, with
@@ -79,7 +70,7 @@ def num_buckets(method: str, params: BucketParams) -> int:
     Euclidean and quantization reach only the upper half; the release keeps the other, and so do we,
     for its checkpoints.
     """
-    _check_method(method)
+    check_method(method)
     axis = 2 * int(params.beta) + 1
     return axis * axis if method == 'product' else axis
 
@@ -163,49 +154,10 @@ def distance_rank(squared: Tensor, max_distance: int | None = None) -> Tensor:
     return (is_distance.cumsum(0)[squared.round().long()] - 1).float()
 
 
-def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, *,
-               ratio: float | None = None, alpha: float | None = None, beta: float | None = None,
-               gamma: float | None = None, index: str = 'piecewise', quantization: str = 'squared',
-               device: torch.device | str | None = None) -> Tensor | tuple[Tensor, Tensor]:
-    """Bucket of every query-key pair (iRPE, ICCV 2021, eqs. 12-18).
-
-    The offset is query minus key, rows then columns. What is kept between calls is the buckets of
-    the distinct offsets of the latest grids, under 1 MiB in all; 25 x 42 cells take about a
-    millisecond, which is what writing their pairs takes.
-
-    Args:
-        method: 'euclidean' (rounded distance), 'quantization' (squared distance or its rank),
-            'cross' (rows and columns each for itself) or 'product' (pairs of the two).
-        hw_query: (Hq, Wq).
-        hw_key: (Hk, Wk), by default the query grid. A plain pair covers the same area as the query
-            grid, at its own resolution; a :class:`Grid` gives its strides.
-        ratio: sets alpha, beta, gamma to 1, 2, 8 times it; or give the three.
-        index: 'piecewise' or 'clip'.
-        quantization: 'squared' as released, 'rank' as in the paper.
-        device: where to put the result.
-
-    Returns:
-        (Lq, Lk) long in [0, num_buckets); for 'cross' a pair (rows, columns) of them.
-
-    Raises:
-        ValueError: for an unknown method, index or quantization, or parameters that do not fit.
-    """
-    _check_method(method)
-    params = bucket_params(ratio, alpha, beta, gamma, index, quantization)
-    query = as_grid(hw_query, 'hw_query')
-    key = key_grid(query, hw_key)
-    if method != 'cross':
-        return Buckets(method, params, query, key).ids(device)
-    row_ids, col_ids = axis_buckets(query, key, params, device)
-    shape = (*query.hw, *key.hw)
-    return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
-            col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
-
-
 class Buckets(NamedTuple):
     """Which bucket every pair of a query and a key falls into.
 
-    method: of :func:`bucket_ids` without 'cross' (which is 'product' with a sum of two tables), or
+    method: of :func:`~.pair_buckets.bucket_ids` without 'cross' (which is 'product' with a sum of two tables), or
     'sequence': the distance of places in the flattened grid after its prefix tokens, clipped to
     ``params.beta``. query, key: grids of the cells. prefix: tokens in front of either, whose pairs
     share one more bucket, the last. reverse: buckets are numbered by key minus query, the order of
@@ -278,6 +230,7 @@ def axis_buckets(query: Grid, key: Grid, params: BucketParams,
             (index_function(cols, params) + middle)[col_index])
 
 
-def _check_method(method: str) -> None:
+def check_method(method: str) -> None:
+    """Raise ValueError if there is no method of this name."""
     if method not in METHODS:
         raise ValueError(f'method={method!r} must be one of {", ".join(METHODS)}')

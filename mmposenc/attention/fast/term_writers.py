@@ -5,16 +5,8 @@ from collections.abc import Callable
 
 from mmposenc.functional.grids import are_strides_whole
 
-from ..terms import (
-    DenseBias,
-    OffsetBias,
-    Problem,
-    TableByKey,
-    TableByQuery,
-    TableOnValues,
-    Term,
-)
-from ..vector_terms import AxisHalves, SkewedTable
+from ..terms import DenseBias, Problem, TableByKey, TableByQuery, TableOnValues, Term
+from ..vector_terms import AxisHalves, OffsetBias, SkewedTable
 from . import thresholds
 from .axis_writer import AxisWriter
 from .bucket_writer import BucketWriter

@@ -9,7 +9,7 @@ from helpers.tiny_backbones import BUILD, randomized
 from helpers.tiny_inspected import IRPE, calls_of, deit, image, pvt, subject, swin, vit
 from torch import nn
 
-from mmposenc.functional.buckets import bucket_ids
+from mmposenc.functional import bucket_ids
 from mmposenc.functional.grids import key_grid
 from mmposenc.lab.inspect.drawing import Panel, draw_maps, tile_sheet
 from mmposenc.lab.inspect.figures import (
