@@ -16,7 +16,6 @@ import argparse
 import json
 import math
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,7 @@ def collect(out: Path, args: argparse.Namespace, entries: list[Entry]) -> dict[s
         'sizes': [{'factor': size, 'hw': [round(SIDE * size)] * 2}
                   for size in sizes],
         'length': {'epochs': args.epochs}, 'environment': versions_and_machine(),
-        'encodings': [{**asdict(entry), 'parameters': parameters[entry.name]}
+        'encodings': [{**entry.fields(), 'parameters': parameters[entry.name]}
                       for entry in entries if entry.name in parameters],
         'runs': runs}
 

@@ -14,6 +14,7 @@ import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from mmposenc.lab.compare.statistics.differences import (
     weighted_contrast,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.summary import mean_row, tested_sizes, values_at, with_summary
+from mmposenc.lab.compare.statistics.results import Metric, Results
+from mmposenc.lab.compare.statistics.summary import mean_row, with_summary
 from mmposenc.lab.compare.study.study import read_study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,39 +45,40 @@ MEASURED = ROOT / 'docs' / 'tables'
 PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
 #: What a paper says of the first of two -> the sign that agrees with it.
 EXPECTED = {'more': 1, 'less': -1, 'same': 0}
-PERCENT = {'unit': '%'}
+PERCENT = Metric('', '', '%')
 MARGIN = 1.0  # points: what is closer than this is level
 
 
-def kept(results: Mapping[str, Any]) -> dict[str, Any]:
+def kept(results: Results) -> dict[str, Any]:
     """What tables need of results, in points: no times but those of training."""
-    points = 1 if results['metric']['unit'] == '%' else 100  # COCO's AP is a share of 1
+    points = 1 if results.metric.unit == '%' else 100  # COCO's AP is a share of 1
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
              'tests': [{'factor': each['factor'], 'value': round(points * each['value'], 4)}
                        for each in run['tests']]}
-            for run in results['runs'] if run['status'] in ('finished', 'diverged')]
+            for run in results.runs if run['status'] in ('finished', 'diverged')]
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
-                 for each in results['encodings'] if each['name'] in known]
+                 for each in results.encodings if each['name'] in known]
     same = ('title', 'config', 'task', 'command', 'metric', 'sizes', 'length', 'environment')
-    return {**{key: results[key] for key in same}, 'metric': {**results['metric'], 'unit': '%'},
+    return {**{key: getattr(results, key) for key in same},
+            'metric': results.metric._replace(unit='%')._asdict(),
             'encodings': encodings, 'runs': runs}
 
 
-def read(folder: Path) -> Any:
+def read(folder: Path) -> Results:
     """The results of a study of ``mmposenc compare``, or of benchmarks/digits_long.py."""
     path = folder / 'results.json'
-    return json.loads(path.read_text()) if path.is_file() else collect_results(read_study(folder))
+    return (Results.read(json.loads(path.read_text())) if path.is_file()
+            else collect_results(read_study(folder)))
 
 
-def report(results: Mapping[str, Any]) -> str:
+def report(results: Results) -> str:
     """The page of a study, of what is kept of it: without costs."""
-    encodings = [{**each, 'costs': []} for each in results['encodings']]
+    encodings = [{**each, 'costs': []} for each in results.encodings]
     runs = [{'train_seconds': None, 'peak_bytes': None, **run}
-            for run in results['runs']]
-    return report_html(with_summary({'created': '', 'margin': MARGIN, 'take': None, **results,
-                                     'encodings': encodings, 'runs': runs}))
+            for run in results.runs]
+    return report_html(with_summary(replace(results, encodings=encodings, runs=runs)))
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:
@@ -86,16 +89,16 @@ def one_line_each(results: Mapping[str, Any]) -> str:
     return '{\n' + ',\n'.join(parts) + '\n}\n'
 
 
-def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
+def study_rows(results: Results) -> list[list[str]]:
     """Every encoding: parameters, seeds, mean (and standard deviation) at every size, and the sizes
     at which no other is surely better."""
-    sizes = tested_sizes(results)
+    sizes = results.tested_sizes
     rows = [['name', 'encoding', 'class', 'parameters', 'seeds',
              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
              'can still be best at']]
-    leading = {size: standings(values_at(results, size)) for size in sizes}
-    for each in results['encodings']:
-        cells = [mean_row(list(values_at(results, size)[each['name']].values())) for size in sizes]
+    leading = {size: standings(results.values_at(size)) for size in sizes}
+    for each in results.encodings:
+        cells = [mean_row(list(results.values_at(size)[each['name']].values())) for size in sizes]
         best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]
         rows.append([each['name'], each['label'], class_text(each['changes']),
                      str(each['parameters']), str(cells[0]['n']),
@@ -112,12 +115,12 @@ def class_text(changes: Mapping[str, Any]) -> str:
         if key not in ('type', 'default_positions'))) for each in given)
 
 
-def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[str]]:
+def overview(plan: Mapping[str, Any], studies: Mapping[str, Results]) -> list[list[str]]:
     """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
     columns = [(name, size) for name, size in plan['columns'] if name in studies]
-    values = [values_at(studies[name], size) for name, size in columns]
+    values = [studies[name].values_at(size) for name, size in columns]
     known = {each['name']: each for name, _ in reversed(columns)
-             for each in studies[name]['encodings']}
+             for each in studies[name].encodings}
     rows = [['--encodings', 'encoding', 'class',
              *(f'{name}, {size:g}x' for name, size in columns)]]
     rows += [[name, known[name]['label'], class_text(known[name]['changes']), *(spread(mean_row(list(each.get(name, {}).values())))
@@ -151,9 +154,9 @@ def effect(paper: str) -> float | None:
     return round(abs(one - other), 4)
 
 
-def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
+def ask(question: Mapping[str, Any], results: Results) -> dict[str, Any]:
     """The numbers of a question: both means, their difference and what it says by itself."""
-    values = values_at(results, question['at'])
+    values = results.values_at(question['at'])
     one, other = (mean_of(question[key]) for key in ('one', 'other'))
     # An encoding may be in both.
     both = weighted_contrast(values, {name: one.get(name, 0) - other.get(name, 0)
@@ -215,7 +218,8 @@ def answered(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return lines
 
 
-def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) -> list[list[str]]:
+def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
+               ) -> list[list[str]]:
     """What a reader asks first: what the difference of two encodings says by itself, their means,
     and the seeds of each. Some rows hold several pairs."""
     rows = [['question', 'answer here', 'means', 'seeds']]
@@ -253,13 +257,14 @@ def values_of(place: str) -> dict[int, float]:
     return dict(enumerate(found))
 
 
-def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) -> list[list[str]]:
+def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
+                ) -> list[list[str]]:
     """What docs/choose.md says to take: its mean and another's, their difference, and where both
     stand."""
     rows = [['situation', 'take', 'measured', 'difference in points', 'rows of']]
     for each in plan:
         file, at = each.get('study'), each.get('at', 1)
-        values = values_at(studies[file], at) if file else {
+        values = studies[file].values_at(at) if file else {
             side: values_of(each[side]) for side in ('one', 'other')}
         names = [each[side] if file else side for side in ('one', 'other')]
         found = weighted_contrast(values, dict(zip(names, (1, -1), strict=True)))
@@ -273,9 +278,9 @@ def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) -
     return rows
 
 
-def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
+def tables(plan: Mapping[str, Any], studies: Mapping[str, Results]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
-    empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
+    empty = Results('', '', '', PERCENT, [], {}, {}, encodings=[], runs=[])
     asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
     told = answers(asked)
     rows = question_rows(plan['questions'], asked, told)
@@ -302,8 +307,8 @@ def main() -> None:
             results = kept(read(args.studies / name))
             if results['runs']:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
-    studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
-               if (KEPT / f'{name}.json').is_file()}
+    studies = {name: Results.read(json.loads((KEPT / f'{name}.json').read_text()))
+               for name in plan['studies'] if (KEPT / f'{name}.json').is_file()}
     for name, text in tables(plan, studies).items():
         (KEPT / name).write_text(text)
     (KEPT / f"{plan['report']}.html").write_text(report(studies[plan['report']]))

@@ -20,8 +20,8 @@ from scipy import stats
 
 from mmposenc.lab.compare.page.report import csv_text
 from mmposenc.lab.compare.statistics import differences
-from mmposenc.lab.compare.statistics.differences import ERROR, Values, weighted_contrast
-from mmposenc.lab.compare.statistics.summary import tested_sizes, values_at
+from mmposenc.lab.compare.statistics.differences import ERROR, weighted_contrast
+from mmposenc.lab.compare.statistics.results import Results, Values
 
 DOCS = Path(__file__).resolve().parents[1] / 'docs'
 COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
@@ -37,9 +37,9 @@ def known_spreads(folder: Path) -> np.ndarray:
     """The standard deviations of all encodings of studies that have three runs or more."""
     found = []
     for path in sorted(folder.glob('*.json')):
-        results = json.loads(path.read_text())
-        found += [stdev(seeds.values()) for factor in tested_sizes(results)
-                  for seeds in values_at(results, factor).values() if len(seeds) >= 3]
+        results = Results.read(json.loads(path.read_text()))
+        found += [stdev(seeds.values()) for factor in results.tested_sizes
+                  for seeds in results.values_at(factor).values() if len(seeds) >= 3]
     return np.array(found)
 
 

@@ -125,15 +125,15 @@ def print_and_write_results(study: Study) -> int:
     print_overview(results)
     kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
              'finished': 'finished, but some tests are missing'}
-    for each in results['runs']:
+    for each in results.runs:
         if each['note'] and each['status'] in kinds:
             print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '
                   f'{each["note"]}')
-    advice = results['recommendation']
+    advice = results.recommendation
     print(advice['reason'], advice['sure'])
     files = [name for name in ('report.html', 'results.csv', 'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'
                    and len(each['tests']) < len(study.sizes)
-                   for each in results['runs']))
+                   for each in results.runs))

@@ -10,6 +10,8 @@ from helpers.made_up_studies import encoding, study
 from helpers.scripts import ROOT, load_script
 from scipy import stats
 
+from mmposenc.lab.compare.statistics.results import Results
+
 evidence = load_script('benchmarks', 'evidence')
 PLAN = yaml.safe_load((ROOT / 'benchmarks' / 'evidence.yaml').read_text())
 VALUES = {'peg': [90.0, 91.0, 92.5], 'none': [60.0, 62.0, 61.0], 'wide': [80.0, 84.0, 80.5],
@@ -73,7 +75,7 @@ def test_unfinished_runs_and_missing_encodings_have_no_answer():
 
 @pytest.mark.slow
 def test_the_page_shows_the_tables_of_the_studies_that_are_kept():
-    studies = {path.stem: json.loads(path.read_text())
+    studies = {path.stem: Results.read(json.loads(path.read_text()))
                for path in (ROOT / 'docs' / 'studies').glob('*.json')}
     assert set(studies) <= set(PLAN['studies'])
     page = (ROOT / 'docs' / 'evidence.md').read_text()

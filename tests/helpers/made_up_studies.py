@@ -1,7 +1,9 @@
 """Made-up studies for tests of statistics, tables and the page: nothing in them was measured."""
 import random
 
-METRIC = dict(name='accuracy/top1', label='top-1 accuracy', unit='%')
+from mmposenc.lab.compare.statistics.results import Metric, Results
+
+METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%')
 SIZES = (0.75, 1.0, 1.5, 2.0)
 
 
@@ -25,14 +27,14 @@ def study(values, *, encodings=None, metric=METRIC, **more):
     sizes = sorted({factor for at in values.values() for factor in at})
     runs = [run(name, seed, {factor: at[factor][seed] for factor in at if seed < len(at[factor])})
             for name, at in values.items() for seed in range(max(map(len, at.values())))]
-    return dict(dict(
+    return Results(**dict(dict(
         title='Digits', config='configs/small.py', task='classification',
         created='2026-11-22T07:00:00+00:00', command='mmposenc compare configs/small.py',
-        metric=dict(metric), length=dict(epochs=40),
+        metric=metric, length=dict(epochs=40),
         sizes=[dict(factor=f, hw=[int(32 * f)] * 2) for f in sizes],
         environment=dict(torch='2.13.0', python='3.11', device='cpu', cores=2),
         encodings=encodings or [encoding(name) for name in values], runs=runs,
-        margin=1.0, take=None), **more)
+        margin=1.0), **more))
 
 
 def seeded(*values, first=0):

@@ -56,12 +56,12 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
         'report.html', 'results.csv', 'best.py', 'study.json', 'config.py', 'costs.json'}
     call(*asked, '--seeds', '1')
     assert len(here.started) == 1
-    first, = results.collect_results(read_study(Path('out')))['runs']
+    first, = results.collect_results(read_study(Path('out'))).runs
     call(*ASKED, '--seeds', '1', '--sizes', '32X64', '2')
     assert sorted(here.started[1:]) == [('none', 0), ('peg', 0)]
     told = results.collect_results(read_study(Path('out')))
-    assert ['peg' in line.split() for line in told['command'].splitlines()] == [False, True]
-    held = told['runs']
+    assert ['peg' in line.split() for line in told.command.splitlines()] == [False, True]
+    held = told.runs
     assert [[test['factor'] for test in run['tests']] for run in held] == [
         [1, 2, '32x64']] * 2
     row = list(csv.DictReader(Path('out/results.csv').open()))[-1]

@@ -4,7 +4,8 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.engine.config.parsed import ParsedConfig
-from mmposenc.lab.compare.study.config import Metric, StudyConfig, metric_of_config, value_of_test
+from mmposenc.lab.compare.statistics.results import Metric
+from mmposenc.lab.compare.study.config import StudyConfig, metric_of_config, value_of_test
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'

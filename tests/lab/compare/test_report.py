@@ -30,8 +30,8 @@ def full():
                     for n, name in enumerate(names)})
     results = study(values, encodings=[encoding('none'), encoding('peg', 61_000, 'PEG'),
                                        encoding(HOSTILE, 62_000)])
-    results['runs'].append(run('peg', 3, {}, status='diverged', note=f'loss is nan {HOSTILE}'))
-    results['runs'].append(run('peg', 4, {}, status='failed', note='broken'))
+    results.runs.append(run('peg', 3, {}, status='diverged', note=f'loss is nan {HOSTILE}'))
+    results.runs.append(run('peg', 4, {}, status='failed', note='broken'))
     return results
 
 
@@ -150,7 +150,7 @@ def test_charts_show_the_numbers_of_the_study(monkeypatch):
 @pytest.mark.parametrize('value, metric, more, expected', [
     (96.84, METRIC, {}, '96.8'), (96.84, METRIC, dict(unit=True), '96.8 %'),
     (-1.25, METRIC, dict(sign=True), '−1.2'), (1.26, METRIC, dict(sign=True), '+1.3'),
-    (.34567, {**METRIC, 'unit': ''}, dict(unit=True), '0.346'), (None, METRIC, {}, '–'),
+    (.34567, METRIC._replace(unit=''), dict(unit=True), '0.346'), (None, METRIC, {}, '–'),
 ])
 def test_values(value, metric, more, expected):
     assert formats.value_text(value, metric, **more) == expected
@@ -174,7 +174,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
     starts = '=+-@\t\r\n'
     results = study({f'{start}1': {1.0: [-80.0]} for start in starts}, encodings=[
         encoding(f'{start}1', label=f'{start}cmd|x') for start in starts])
-    for each in results['runs']:
+    for each in results.runs:
         each['note'] = f'{each["encoding"]}()'
     rows = list(csv.DictReader(io.StringIO(report.results_csv(results), newline='')))
     assert [(row['encoding'], row['label'], row['note']) for row in rows] == [

@@ -62,7 +62,7 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
 
 
 def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkeypatch):
-    take = write_results_and_report(copied)['take']
+    take = write_results_and_report(copied).take
     monkeypatch.chdir(tmp_path)
     best = copied.folder / take['file']
     head, text = best.read_text().split('\n', 2)[::2]
@@ -89,7 +89,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL
-    assert collect_results(other)['runs'][0]['status'] == 'waiting'
+    assert collect_results(other).runs[0]['status'] == 'waiting'
     assert carry_out(other, run)['status'] == 'finished'
     assert_same(one, other)
     assert 0 < read_record(run)['train_cpu_seconds'] < 60
@@ -112,10 +112,10 @@ def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
     assert re.search(note, record['note']), record['note']
     assert is_over(study, record) == (status == 'diverged')  # the next call tries others again
     results = write_results_and_report(study)
-    kept, = results['runs']
+    kept, = results.runs
     assert (kept['status'], kept['note']) == (status, record['note'])
     assert [test['factor'] for test in kept['tests']] == sizes
-    assert [row['factor'] for row in results['summary'] if row['n']] == sizes
+    assert [row['factor'] for row in results.summary if row['n']] == sizes
     # The next call says that a class, or its base class in a file, is no longer what was trained.
     capfd.readouterr()
     for text, changed in ((OWN + '# more', False), (OWN.replace('x / 0', 'x / 1'), 'Lost' in word)):
@@ -130,8 +130,8 @@ def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, ca
     base = StudyConfig(copied.base.cfg)
     base.trained_size = (8, 8)
     results = collect_results(replace(copied, base=base))
-    rows = [each['costs'] for each in results['encodings']]
-    assert [{'factor': at['factor'], 'hw': at['hw']} for at in rows[0]] == results['sizes']
+    rows = [each['costs'] for each in results.encodings]
+    assert [{'factor': at['factor'], 'hw': at['hw']} for at in rows[0]] == results.sizes
     assert [[at['seconds'] for at in own] for own in rows] == [[None, None]] * 2
     for small, large in rows:
         assert large['macs'] > 3 * small['macs'] and large['hw'] == [64, 64]
@@ -147,7 +147,7 @@ def test_costs_are_measured_once_and_what_can_not_be_measured_is_said(copied, ca
     monkeypatch.setattr(costs, 'input_size', None)  # which may read the whole test set
     costs.measure_missing_costs(copied, timed=True)  # nothing is missing
     assert 'timing' not in capsys.readouterr().out
-    timed = [each['costs'] for each in collect_results(copied)['encodings']]
+    timed = [each['costs'] for each in collect_results(copied).encodings]
     assert [[at['seconds'] for at in own] for own in timed] == [[.25, .25], [.25, None]]
     assert [[at['macs'] for at in own] for own in timed] == [
         [at['macs'] for at in own] for own in rows]

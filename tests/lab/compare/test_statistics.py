@@ -8,7 +8,6 @@ import pytest
 from helpers.made_up_studies import METRIC, drawn, encoding, run, seeded, study
 from scipy import stats
 
-from mmposenc.lab.compare.statistics import summary
 from mmposenc.lab.compare.statistics.differences import (
     Contrast,
     reach_in_standard_errors,
@@ -17,6 +16,7 @@ from mmposenc.lab.compare.statistics.differences import (
     weighted_contrast,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
+from mmposenc.lab.compare.statistics.results import Metric
 from mmposenc.lab.compare.statistics.summary import difference_rows, mean_row, with_summary
 
 
@@ -35,7 +35,7 @@ def test_interval_is_students():
 
 
 def test_intervals_stay_within_what_can_be():
-    percent, share = dict(unit='%'), dict(unit='')
+    percent, share = Metric('', '', '%'), Metric('', '')
     told = mean_row([99., 100., 99.5], percent)
     assert told['high'] == 100 and told['low'] == mean_row([99., 100., 99.5])['low']
     assert mean_row([.01, .2, .1], share)['low'] == 0
@@ -68,20 +68,20 @@ def test_roles_base_and_best():
 
 def test_the_base_is_no_encoding_or_the_first():
     results = study({'peg': {1.0: [95.0]}, 'none': {1.0: [80.0]}})
-    assert summary.base_encoding(results) == 'none'
-    results['encodings'][1]['name'] = 'other'
-    assert summary.base_encoding(results) == 'peg'
+    assert results.base == 'none'
+    results.encodings[1]['name'] = 'other'
+    assert results.base == 'peg'
 
 
 def test_runs_that_did_not_finish_have_no_part_in_means():
     results = study(drawn({'none': {1.0: 80.0}, 'peg': {1.0: 95.0}}))
-    results['runs'][0].update(status='diverged', note='loss is nan')
-    results['runs'][1].update(status='failed')
-    results['runs'] += [run('peg', 5, {1.0: float('nan')}), run('peg', 6, {1.0: None}),
+    results.runs[0].update(status='diverged', note='loss is nan')
+    results.runs[1].update(status='failed')
+    results.runs += [run('peg', 5, {1.0: float('nan')}), run('peg', 6, {1.0: None}),
                         run('peg', 7, {}, status='waiting'), run('peg', 8, {}, status='running')]
-    assert {name: sorted(seeds) for name, seeds in summary.values_at(results, 1.0).items()} == {
+    assert {name: sorted(seeds) for name, seeds in results.values_at(1.0).items()} == {
         'none': [2], 'peg': [0, 1, 2]}
-    rows = with_summary(results)['differences']
+    rows = with_summary(results).differences
     assert {row['verdict'] for row in rows} == {'no measurable difference'}
 
 
@@ -189,7 +189,7 @@ def test_what_is_out_is_out_by_its_row():
 
 
 def advice(values, **more):
-    return with_summary(study(values, **more))['recommendation']
+    return with_summary(study(values, **more)).recommendation
 
 
 def test_clear_best_is_taken():
@@ -228,28 +228,28 @@ def test_of_level_encodings_the_cheapest_is_taken(costs, taken):
 def test_what_diverged_is_not_taken_where_another_can_be_best(diverged, taken):
     values = {**LEVEL, 'peg': [92., 91., 93.], 'swin': [92., 90.9, 92.]}
     results = study({name: {1.0: at} for name, at in values.items()})
-    results['runs'] += [run(name, 9, {}, status='diverged') for name in diverged]
-    told = with_summary(results)['recommendation']
+    results.runs += [run(name, 9, {}, status='diverged') for name in diverged]
+    told = with_summary(results).recommendation
     assert (told['encoding'], told['confidence']) == (taken, 'can still be best')
     assert ('Of peg 1 of 4 runs diverged' in told['reason']) == ('peg' in diverged)
 
 
 def test_leader_that_diverged_is_taken_alone_and_never_surely():
     results = study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.05))
-    assert with_summary(results)['recommendation']['confidence'] == 'best'
+    assert with_summary(results).recommendation['confidence'] == 'best'
     for seed in (7, 8):
-        results['runs'].append(run('peg', seed, {}, status='diverged'))
-    told = with_summary(results)['recommendation']
+        results.runs.append(run('peg', seed, {}, status='diverged'))
+    told = with_summary(results).recommendation
     assert told['encoding'] == 'peg' and told['confidence'] == 'can still be best'
     assert '2 of 5 runs diverged' in told['reason']
 
 
 def test_nothing_finished_nothing_to_compare_and_one_seed():
     results = study({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
-    told = with_summary(results)['recommendation']
+    told = with_summary(results).recommendation
     assert (told['encoding'], told['confidence']) == ('peg', 'can still be best')
     assert 'one seed' in told['reason']
-    for each in results['runs']:
+    for each in results.runs:
         each['status'] = 'diverged'
-    assert with_summary(results)['recommendation']['encoding'] is None
+    assert with_summary(results).recommendation['encoding'] is None
     assert advice({'peg': {1.0: [1., 2., 3.]}})['encoding'] == 'peg'

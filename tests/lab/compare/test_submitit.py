@@ -53,11 +53,11 @@ def test_a_run_that_is_over_ends_its_job_at_once(tmp_path):
 def test_the_environment_is_that_of_the_machines_that_trained(tmp_path):
     from mmposenc.lab.compare.page.results import collect_results
     study = tiny_study(tmp_path)
-    assert collect_results(study)['environment']['torch']
+    assert collect_results(study).environment['torch']
     for run, device in zip(study.runs(), ('one GPU', 'another GPU'), strict=True):
         recording.write_record(run, recording.read_record(run), environment={
             'device': device, 'torch': '9.9'})
-    assert collect_results(study)['environment'] == {'device': 'one GPU, another GPU',
+    assert collect_results(study).environment == {'device': 'one GPU, another GPU',
                                                      'torch': '9.9'}
 
 

@@ -133,7 +133,7 @@ def test_the_command_trains_and_compares(folder, name, monkeypatch):
                       'train_cfg.max_epochs=1'])
     assert not ended.value.code
     told = collect_results(read_study(Path('work_dirs/compare_my')))
-    assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [
+    assert [(run['status'], len(run['tests']), run['note']) for run in told.runs] == [
         ('finished', 2, '')] * 2
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mmposenc.config_types import ImageSize
 
-from ..statistics import formats, summary
+from ..statistics import formats
 from ..statistics.differences import LEAST_RUNS, TRAINED
-from ..statistics.formats import Results
+from ..statistics.results import Results, Row
 from ..study.records import Record
 
 if TYPE_CHECKING:
@@ -58,10 +58,10 @@ def _styles_by_encoding(results: Results) -> dict[str, Record]:
     return {each['name']: dict(color=f'C{index % 10}', markersize=5,
                                marker=_MARKERS[(index + index // 10) % len(_MARKERS)],
                                label=each['label'][:40] + '…' * (len(each['label']) > 40))
-            for index, each in enumerate(results['encodings'])}
+            for index, each in enumerate(results.encodings)}
 
 
-def _error_bars(rows: Sequence[Results]) -> list[list[float]]:
+def _error_bars(rows: Sequence[Row]) -> list[list[float]]:
     """How far the intervals of means reach below and above them. An interval of two seeds is 18
     standard deviations long and would hide everything else."""
     shown = [row if row['n'] >= LEAST_RUNS else dict(mean=0.0, low=math.nan, high=math.nan)
@@ -71,9 +71,9 @@ def _error_bars(rows: Sequence[Results]) -> list[list[float]]:
 
 
 def _in_words(results: Results, at: ImageSize) -> str:
-    label = summary.label_of_each_encoding(results)
-    return '; '.join(f'{label[name]}: {formats.interval_text(row, results["metric"])}' for name, row
-                     in list(summary.summary_at(results, at).items())[:12])
+    label = results.label
+    return '; '.join(f'{label[name]}: {formats.interval_text(row, results.metric)}' for name, row
+                     in list(results.summary_at(at).items())[:12])
 
 
 def all_charts(results: Results) -> dict[str, list[Chart]]:
@@ -85,8 +85,8 @@ def all_charts(results: Results) -> dict[str, list[Chart]]:
 def _seed_charts(results: Results) -> list[Chart]:
     """Every seed's value at the trained size, the mean and its interval: a row an encoding, the
     best mean first."""
-    values, looks = summary.values_at(results, TRAINED), _styles_by_encoding(results)
-    rows = {name: row for name, row in summary.summary_at(results, TRAINED).items() if values[name]}
+    values, looks = results.values_at(TRAINED), _styles_by_encoding(results)
+    rows = {name: row for name, row in results.summary_at(TRAINED).items() if values[name]}
     if not rows:
         return []
     addresses: list[str] = []
@@ -99,7 +99,7 @@ def _seed_charts(results: Results) -> list[Chart]:
                           markersize=9, capsize=2)
         axes.set_yticks(range(len(rows)), [looks[name]['label'] for name in rows])
         axes.invert_yaxis()
-        axes.set_xlabel(formats.metric_text(results['metric']))
+        axes.set_xlabel(formats.metric_text(results.metric))
     return [Chart('Every seed at the trained size', addresses[0], _in_words(results, TRAINED),
                   'A dot is a run, the stroke the mean, the bar its 95% interval (3 seeds or '
                   'more).')]
@@ -107,8 +107,8 @@ def _seed_charts(results: Results) -> list[Chart]:
 
 def _size_charts(results: Results) -> list[Chart]:
     """The metric over the image size, if there are several."""
-    sizes, looks = summary.tested_sizes(results), _styles_by_encoding(results)
-    by_size = [summary.summary_at(results, at) for at in sizes]
+    sizes, looks = results.tested_sizes, _styles_by_encoding(results)
+    by_size = [results.summary_at(at) for at in sizes]
     if len(sizes) < 2:
         return []
     addresses: list[str] = []
@@ -122,9 +122,9 @@ def _size_charts(results: Results) -> list[Chart]:
                           elinewidth=0.8, **look)
         axes.set_xticks(range(len(sizes)), [formats.size_head(at) for at in sizes])
         axes.set(xlabel="image size: multiples of the test's, or height × width",
-                 ylabel=formats.metric_text(results['metric']))
+                 ylabel=formats.metric_text(results.metric))
     text = '. '.join(f'At {formats.size_head(at)}: {_in_words(results, at)}' for at in sizes)
-    metric = formats.capitalized_unless_name(results['metric']['label'])
+    metric = formats.capitalized_unless_name(results.metric.label)
     return [Chart(f'{metric} over image size', addresses[0], text,
                   'Bars are 95% intervals of the mean over 3 or more seeds. All numbers are in the '
                   'tables of the results.')]

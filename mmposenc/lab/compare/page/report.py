@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..statistics import formats, summary
+from ..statistics import formats
 from ..statistics.differences import LEAST_RUNS, TRAINED
-from ..statistics.formats import Results
+from ..statistics.results import Results
 from ..study.records import Record, write_text
 from . import tables
 from .charts import all_charts
@@ -36,17 +36,17 @@ def report_html(results: Results) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(capitalized_unless_name=formats.capitalized_unless_name,
                                breakable=breakable_html)
-    sizes, label = summary.tested_sizes(results), summary.label_of_each_encoding(results)
+    sizes, label = results.tested_sizes, results.label
     return environment.get_template('report.html').render(
-        results=results, title=results['title'], label=label,
+        results=results, title=results.title, label=label,
         answer=recommendation_for_readers(results),
-        counts=Counter(word for run in results['runs'] for word in ('all', run['status'])),
+        counts=Counter(word for run in results.runs for word in ('all', run['status'])),
         overview=tables.overview_table(results), charts=all_charts(results),
         differences=[tables.differences_table(results, at) for at in sorted(
             sizes, key=lambda at: at != TRAINED)] if len(label) > 1 else [],
         runs=tables.runs_table(results),
-        base=label[summary.base_encoding(results)],
-        seeds=len({run['seed'] for run in results['runs']}))
+        base=label[results.base],
+        seeds=len({run['seed'] for run in results.runs}))
 
 
 def breakable_html(name: str) -> str:
@@ -57,12 +57,12 @@ def breakable_html(name: str) -> str:
 
 def recommendation_for_readers(results: Results) -> Record:
     """The recommendation, with a headline and a word on how sure it is."""
-    advice, label = results['recommendation'], summary.label_of_each_encoding(results)
+    advice, label = results.recommendation, results.label
     sure = ('Best: every other is worse' if advice['confidence'] == formats.BEST else
             f'{len(advice["candidates"])} of {len(label)} can still be best')
     if advice['encoding'] is None:
         return dict(advice, head='No recommendation yet', word=sure)
-    tested = any(row['n'] >= LEAST_RUNS for row in results['differences']
+    tested = any(row['n'] >= LEAST_RUNS for row in results.differences
                  if row['factor'] == TRAINED)
     head = f'{"Take" if tested else "So far:"} {label[advice["encoding"]]}'
     return dict(advice, head=head, word=sure)
@@ -87,11 +87,11 @@ def safe_cell(value: object) -> Any:
 def results_csv(results: Results) -> str:
     """One row for each run and image size, and one for a run that has no result. What is not known
     is empty."""
-    encodings = {each['name']: each for each in results['encodings']}
-    hw = {each['factor']: each['hw'] or (None, None) for each in results['sizes']}
-    metric = results['metric']
+    encodings = {each['name']: each for each in results.encodings}
+    hw = {each['factor']: each['hw'] or (None, None) for each in results.sizes}
+    metric = results.metric
     rows: list[dict[str, object]] = []
-    for run in results['runs']:
+    for run in results.runs:
         encoding = encodings[run['encoding']]
         trained = formats.value_at_trained_size(run)
         for test in run['tests'] or [dict(factor=None, value=None)]:
@@ -100,7 +100,7 @@ def results_csv(results: Results) -> str:
             rows.append(dict(
                 encoding=encoding['name'], label=encoding['label'], seed=run['seed'],
                 status=run['status'], factor=factor, height=height, width=width,
-                metric=metric['name'], unit=metric['unit'], value=value,
+                metric=metric.name, unit=metric.unit, value=value,
                 retention=value / trained if trained and value is not None else None,
                 parameters=encoding['parameters'],
                 macs=formats.cost_at_size(encoding, factor, 'macs'),

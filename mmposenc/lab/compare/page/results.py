@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 from mmposenc.engine.config.parsed import TASKS
@@ -11,6 +10,7 @@ from mmposenc.engine.variants.sizes import size_at
 from mmposenc.terminal.messages import comment_lines
 
 from ..running.recording import is_taken, read_record, versions_and_machine
+from ..statistics.results import Results
 from ..statistics.summary import with_summary
 from ..study.records import COSTS, Record, read_json_if_any, write_text
 from ..study.study import Run, Study
@@ -20,7 +20,7 @@ from .report import write_report
 _COSTS = ('hw', 'macs', 'seconds', 'peak_bytes')
 
 
-def collect_results(study: Study) -> Record:
+def collect_results(study: Study) -> Results:
     """Collect all that is known of a study so far, without statistics."""
     records = [(run, read_record(run)) for run in study.runs()]
     environments = [record['environment'] for _, record in records if record['environment']]
@@ -37,18 +37,15 @@ def collect_results(study: Study) -> Record:
     number, unit = study.base.length
     # One image of this size was counted and timed; until then it is what the config says.
     hw = {row['factor']: row['hw'] for rows in known.values() for row in rows}
-    return {
-        'title': Path(study.config).stem, 'config': study.config,
-        'task': TASKS[study.base.scope], 'created': study.created, 'command': study.command,
-        'metric': asdict(study.base.metric),
-        'sizes': [{'factor': at, 'hw': hw.get(at) or size_at(study.base, at)}
-                  for at in study.sizes],
-        'margin': study.margin, 'length': {unit: number},
-        # The versions and machines that trained; this machine if nothing was trained yet.
-        'environment': {name: ', '.join(dict.fromkeys(str(each.get(name))
-                                                      for each in environments))
-                        for name in environments[0]} if environments else versions_and_machine(),
-        'encodings': encodings, 'runs': [_run_of_results(run, record) for run, record in records]}
+    # The versions and machines that trained; this machine if nothing was trained yet.
+    environment = {name: ', '.join(dict.fromkeys(str(each.get(name)) for each in environments))
+                   for name in environments[0]} if environments else versions_and_machine()
+    sizes = [{'factor': at, 'hw': hw.get(at) or size_at(study.base, at)} for at in study.sizes]
+    return Results(
+        Path(study.config).stem, study.config, TASKS[study.base.library], study.base.metric, sizes,
+        {unit: number}, environment, encodings,
+        [_run_of_results(run, record) for run, record in records], study.created, study.command,
+        study.margin)
 
 
 def _run_of_results(run: Run, record: Record) -> Record:
@@ -73,13 +70,13 @@ def write_best_config(study: Study, name: str | None) -> dict[str, str] | None:
     return {'file': path.name, 'command': command}
 
 
-def write_results_and_report(study: Study) -> Record:
+def write_results_and_report(study: Study) -> Results:
     """Write results.csv, report.html and best.py, and return the results.
 
     Raises:
         OSError: a file could not be written.
     """
     results = with_summary(collect_results(study))
-    results['take'] = write_best_config(study, results['recommendation']['encoding'])
+    results.take = write_best_config(study, results.recommendation['encoding'])
     write_report(results, study.folder)
     return results

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from mmposenc.config_types import ImageSize
 
-from ..statistics import formats, summary
+from ..statistics import formats
 from ..statistics.differences import TRAINED
-from ..statistics.formats import Results
+from ..statistics.results import Results, Row
 
 
 class Cell(NamedTuple):
@@ -40,8 +40,8 @@ def costs_by_kind(results: Results) -> dict[str, dict[str, float | None]]:
     """For each kind of cost and each encoding, its number at the trained size (of trainings the
     mean over finished runs), or None if it is not known."""
     by_encoding = {}
-    for each in results['encodings']:
-        finished = [run for run in results['runs'] if run['encoding'] == each['name']
+    for each in results.encodings:
+        finished = [run for run in results.runs if run['encoding'] == each['name']
                     and run['status'] == 'finished']
         costs = {kind: formats.cost_at_size(each, TRAINED, kind)
                  for kind in ('macs', 'seconds', 'peak_bytes')}
@@ -58,9 +58,9 @@ def costs_by_kind(results: Results) -> dict[str, dict[str, float | None]]:
 def overview_table(results: Results) -> Table:
     """The table of all encodings, with mean and interval at every size and the costs that are
     known; the best mean at the trained size comes first."""
-    metric, costs = results['metric'], costs_by_kind(results)
-    sizes = {at: summary.summary_at(results, at) for at in summary.tested_sizes(results)}
-    label = summary.label_of_each_encoding(results)
+    metric, costs = results.metric, costs_by_kind(results)
+    sizes = {at: results.summary_at(at) for at in results.tested_sizes}
+    label = results.label
     kinds = [kind for kind in COSTS if {*costs[kind].values()} != {None}]
     rows = []
     for name, row in sizes[TRAINED].items():
@@ -80,7 +80,7 @@ def overview_table(results: Results) -> Table:
 def print_overview(results: Results) -> None:
     """Print the table of all encodings without the costs, for which a terminal has no room."""
     from rich import console, table
-    overview, number = overview_table(results), 2 + len(results['sizes'])
+    overview, number = overview_table(results), 2 + len(results.sizes)
     shown = table.Table(title=overview.caption.replace('bold', '*'), title_justify='left')
     for name in overview.columns[:number]:
         shown.add_column(name, overflow='fold')
@@ -94,13 +94,13 @@ def print_overview(results: Results) -> None:
 def differences_table(results: Results, at: ImageSize) -> Table:
     """The table that compares every encoding at one size with the best one and with the base; the
     best mean comes first."""
-    metric, base = results['metric'], summary.base_encoding(results)
-    label = summary.label_of_each_encoding(results)
-    best = summary.best_at(results, at)
-    rows = {(row['encoding'], row['role']): row for row in results['differences']
+    metric, base = results.metric, results.base
+    label = results.label
+    rows = {(row['encoding'], row['role']): row for row in results.differences
             if row['factor'] == at}
     lines = []
-    for name, mean in summary.summary_at(results, at).items():
+    means = results.summary_at(at)
+    for name, mean in means.items():
         cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
             row = rows.get((name, role))
@@ -108,14 +108,14 @@ def differences_table(results: Results, at: ImageSize) -> Table:
                 cells += [Cell(formats.UNKNOWN), Cell(itself)]
                 continue
             text = formats.verdict_text(row, metric)
-            if role == 'best' and row['against'] != best:
+            if role == 'best' and row['against'] != next(iter(means)):
                 text += f' than {label[row["against"]]}'
             cells += [Cell(formats.interval_text(row, metric, sign=True)),
                       Cell(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                            else 'same')]
         lines.append((Cell(label[name]), Cell(formats.interval_text(mean, metric)),
                       Cell(str(mean['n'])), Cell(mean['standing'], best_mark(mean)), *cells))
-    size = next(each for each in results['sizes'] if each['factor'] == at)
+    size = next(each for each in results.sizes if each['factor'] == at)
     trained = ", the test's own size" if at == TRAINED else ''
     return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
                  ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
@@ -124,15 +124,15 @@ def differences_table(results: Results, at: ImageSize) -> Table:
                  lines, words=(3, 5, 7))
 
 
-def best_mark(row: Results) -> str:
+def best_mark(row: Row) -> str:
     """For a row of the summary, the mark that says whether its encoding can be the best."""
     return 'best' if row['standing'] in (formats.BEST, formats.CAN_BE) else ''
 
 
 def runs_table(results: Results) -> Table:
     """The table of all runs: how each ended, its value at the trained size, and what it took."""
-    metric, label, rows = results['metric'], summary.label_of_each_encoding(results), []
-    for run in results['runs']:
+    metric, label, rows = results.metric, results.label, []
+    for run in results.runs:
         mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
         value = formats.value_text(formats.value_at_trained_size(run), metric)
         rows.append((Cell(label[run['encoding']]), Cell(str(run['seed'])),
@@ -140,6 +140,6 @@ def runs_table(results: Results) -> Table:
                      Cell(formats.seconds_text(run['train_seconds'])),
                      Cell(formats.seconds_text(run['train_cpu_seconds'])), Cell(run['note'])))
     return Table('Every run of this study', (
-        'Encoding', 'Seed', 'Status', formats.capitalized_unless_name(metric['label']),
+        'Encoding', 'Seed', 'Status', formats.capitalized_unless_name(metric.label),
         'Training, wall', 'Training, CPU', 'Note'),
         rows, words=(2, 6))

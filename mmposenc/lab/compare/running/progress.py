@@ -66,7 +66,7 @@ class ProgressLines:
             record, metric = read_record(ended), self.study.base.metric
             text = record['status']
             if text == 'finished':
-                value = value_text(value_at_trained_size(record), vars(metric))
+                value = value_text(value_at_trained_size(record), metric)
                 text += f', {metric.label} {value}'
             note = f': {record["note"]}' if record['note'] else ''
             line = f'{ended.entry.name} seed {ended.seed}: {text}{note} ({line})'

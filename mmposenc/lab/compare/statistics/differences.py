@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .formats import Row
+from .results import Row, Values
 
 ERROR = 0.05  # the chance of a false statement in a family of comparisons
 LEAST_RUNS = 3  # encodings with fewer runs than this are not tested
@@ -20,9 +20,6 @@ SPREAD = 1e-6  # relative to the values: less is only the rounding of metrics in
 DRAWS = 10_000  # draws of a parametric bootstrap
 TRAINED = 1.0  # the size of training, as a factor of itself
 BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'no measurable difference'
-
-#: For each encoding and each seed, the value.
-Values = dict[str, dict[int, float]]
 
 
 class Contrast(NamedTuple):
@@ -62,12 +59,6 @@ def weighted_contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
         return Contrast(n, mean, 0.0, None)
     return Contrast(n, mean, math.sqrt(square),
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
-
-
-def encoding_with_best_mean(values: Values) -> str | None:
-    """The encoding with the best mean; the first of equal ones; None if nothing is known."""
-    means = {name: fmean(seeds.values()) for name, seeds in values.items() if seeds}
-    return max(means, key=lambda name: means[name], default=None)
 
 
 class Standing(NamedTuple):

@@ -1,15 +1,12 @@
 """Writes numbers and names for readers, alike in the page, on the terminal and in reasons."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from mmposenc.config_types import ImageSize
 
-#: What is known of a study, or of a row, an encoding, a run, a size or the metric in it.
-Results: TypeAlias = Mapping[str, Any]
-#: A row of results while it is being filled.
-Row: TypeAlias = dict[str, Any]
+from .results import Metric, Row
+
 UNKNOWN = '–'
 #: How an encoding stands at a size; one that is neither of these is 'worse'.
 BEST, CAN_BE = 'best', 'can still be best'
@@ -18,17 +15,17 @@ _MANY = 7
 _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
 
 
-def value_text(value: float | None, metric: Results, *, sign: bool = False,
+def value_text(value: float | None, metric: Metric, *, sign: bool = False,
                unit: bool = False) -> str:
     """A value of the metric; with its sign if it is a difference, with its unit if asked for."""
     if value is None:
         return UNKNOWN
-    decimals = 1 if metric['unit'] == '%' else 3
+    decimals = 1 if metric.unit == '%' else 3
     text = f'{value:{"+" if sign else ""}.{decimals}f}'.replace('-', _MINUS)
-    return f'{text} {metric["unit"]}' if unit and metric['unit'] else text
+    return f'{text} {metric.unit}' if unit and metric.unit else text
 
 
-def interval_text(row: Results, metric: Results, *, sign: bool = False) -> str:
+def interval_text(row: Row, metric: Metric, *, sign: bool = False) -> str:
     """A mean and the ends of its interval: '96.8 (96.3 to 97.3)'."""
     text = value_text(row['mean'], metric, sign=sign)
     if row['low'] is None:
@@ -42,7 +39,7 @@ def margin_text(margin: float) -> str:
     return f'{margin:.4g}'
 
 
-def verdict_text(row: Results, metric: Results) -> str:
+def verdict_text(row: Row, metric: Metric) -> str:
     """The verdict in a row of 'differences': 'worse by 3.1', 'level within 1', 'no measurable
     difference: ±2.3'."""
     if row['verdict'] in ('better', 'worse'):
@@ -79,13 +76,13 @@ def capitalized_unless_name(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:2].islower() else text
 
 
-def metric_text(metric: Results) -> str:
+def metric_text(metric: Metric) -> str:
     """The metric with its unit, as the beginning of a line: 'Top-1 accuracy, %', 'mIoU, %'."""
-    unit = f', {metric["unit"]}' if metric['unit'] else ''
-    return capitalized_unless_name(f'{metric["label"]}{unit}')
+    unit = f', {metric.unit}' if metric.unit else ''
+    return capitalized_unless_name(f'{metric.label}{unit}')
 
 
-def size_text(size: Results) -> str:
+def size_text(size: Row) -> str:
     """An image size: '1.5 times (48 × 48)', or '480 × 864' (height × width)."""
     at, pixels = size['factor'], ' × '.join(map(str, size['hw'] or ()))
     if isinstance(at, str):
@@ -109,11 +106,11 @@ def names_in_words(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'
 
 
-def cost_at_size(encoding: Results, at: ImageSize, key: str) -> float | None:
+def cost_at_size(encoding: Row, at: ImageSize, key: str) -> float | None:
     """The cost of an encoding ('macs', 'seconds', ...) at a size; None if it is not known."""
     return next((each.get(key) for each in encoding['costs'] if each['factor'] == at), None)
 
 
-def value_at_trained_size(run: Results) -> float | None:
+def value_at_trained_size(run: Row) -> float | None:
     """The value of a run at the trained size; None if it was not tested there."""
     return next((test['value'] for test in run['tests'] if test['factor'] == 1), None)

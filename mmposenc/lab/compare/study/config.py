@@ -2,8 +2,6 @@
 are, how long it trains, and the number that sums up a test."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mmengine.config import Config
 
 from mmposenc.config_types import ConfigType
@@ -12,23 +10,8 @@ from mmposenc.engine.config.nodes import listed, type_without_library
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.terminal.messages import suggestion_text
 
+from ..statistics.results import Metric
 from .records import Record
-
-
-@dataclass(frozen=True)
-class Metric:
-    """The number by which encodings are compared; for all that are known here, more is better.
-
-    Attributes:
-        name: its key in the results of a test.
-        label: for people.
-        unit: '%', or '' for numbers from 0 to 1.
-    """
-
-    name: str
-    label: str
-    unit: str = ''
-
 
 #: For each class of evaluators: the prefix of its results, the key, the label and the unit.
 _METRICS = {
