@@ -10,6 +10,7 @@ from mmengine.config import ConfigDict
 from mmposenc.backbones.optional_mmengine import is_pretrained
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.openmmlab.logs import warn
+from mmposenc.signatures import accepted_arguments
 
 from .classes import model_class
 from .config import LIVE_KEYS
@@ -132,11 +133,14 @@ def _class_numbers_of_heads(parsed: ParsedConfig) -> dict[str, int]:
     num_stuff = value_at(parsed.model, 'panoptic_fusion_head.num_stuff_classes') or 0
     numbers = {}
     for key, head in parsed.heads.items():
+        if key.startswith('model.detector.'):
+            continue  # It is a tracker's, whose test data name more classes than it finds.
         has_both = head.get('num_things_classes') is not None
         if (number := num_classes_of(head)) is not None:
             name = 'num_things_classes' if has_both else 'num_classes'
-            more = ' + num_stuff_classes' * bool(has_both or num_stuff)
-            numbers[f'{key}.{name}{more}'] = number if has_both else number + num_stuff
+            alone = num_stuff and not has_both and key != 'model.backbone'
+            more = ' + num_stuff_classes' * bool(has_both or alone)
+            numbers[f'{key}.{name}{more}'] = number + num_stuff * bool(alone)
     return numbers
 
 
@@ -152,8 +156,10 @@ def check_ignored_label(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """
     if parsed.scope != 'mmseg':
         return
-    nodes = {**parsed.heads, **parsed.metrics(*phases), **{
-        key: node for key, node in parsed.data_sets(*phases).items() if 'ignore_index' in node}}
+    nodes = {**{key: head for key, head in parsed.heads.items() if 'ignore_index' in (
+        accepted_arguments(model_class(head.get('type'), 'mmseg')) or ['ignore_index'])},
+        **parsed.metrics(*phases), **{key: node for key, node in parsed.data_sets(*phases).items()
+                                      if 'ignore_index' in node}}
     said = {f'{key}.ignore_index': node.get('ignore_index', 255) for key, node in nodes.items()}
     if len({*said.values()}) > 1:
         shown = '; '.join(f'{key}: {value}' for key, value in said.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from mmengine.config import Config, ConfigDict
+from mmengine.config import Config
 
 from mmposenc.config_types import ConfigType
 from mmposenc.openmmlab.datasets.coco_files import Coco, coco_part, read_coco
@@ -111,7 +111,7 @@ def _read_part(parsed: ParsedConfig, phase: str, part: _Part) -> None:
 
 def _predict_classes(parsed: ParsedConfig, number: int) -> None:
     """Let a model predict so many classes, all of objects."""
-    for key, head in (parsed.heads or {'model': ConfigDict()}).items():
+    for key, head in parsed.heads.items():
         before = num_classes_of(head)
         if before is None:
             raise ValueError(f'{key} has no num_classes to fill in; write the classes into the '
@@ -123,10 +123,8 @@ def _predict_classes(parsed: ParsedConfig, number: int) -> None:
     for node in (*parsed.heads.values(), *parsed.metrics('train', 'val', 'test').values()):
         if parsed.scope == 'mmpretrain' and 'topk' in node:
             node['topk'] = _possible_topk(node['topk'], number)
-    # EoMT's backbone predicts classes by itself.
-    for node in (parsed.backbone, parsed.preprocessor):
-        if node.get('num_classes'):
-            node['num_classes'] = number
+    if parsed.preprocessor.get('num_classes'):
+        parsed.preprocessor['num_classes'] = number
 
 
 def random_colours(number: int) -> list[tuple[int, ...]]:

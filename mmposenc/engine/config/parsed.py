@@ -14,11 +14,18 @@ from mmengine.registry import DATASETS
 from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
-from mmposenc.signatures import accepted_arguments
+from mmposenc.signatures import accepted_arguments, parameters_of
 
 from .classes import model_class, own_backbones
 from .image_sizes import Size, size_after
-from .nodes import type_name, type_without_library, typed_parts, value_at, values_with_keys
+from .nodes import (
+    keys_and_values,
+    type_name,
+    type_without_library,
+    typed_parts,
+    value_at,
+    values_with_keys,
+)
 
 #: For each default_scope, the library's task.
 TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
@@ -119,14 +126,9 @@ class ParsedConfig:
 
     @cached_property
     def heads(self) -> dict[str, ConfigDict]:
-        """The heads that predict classes, by their keys; a region proposal head predicts none,
-        mmseg's STDCHead edges, as two classes, and Grounding DINO's head words of a text."""
-        names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
-                 'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head',
-                           'panoptic_head', 'panoptic_fusion_head')}.get(self.scope, ())
-        return {key: head for name in names for key, head in values_with_keys(
-            f'model.{name}', value_at(self.model, name)) if isinstance(head, dict)
-            and type_without_library(head) != 'STDCHead' and 'contrastive_cfg' not in head}
+        """The outermost parts of the model that predict classes, by their keys: they say how many,
+        or their class cannot do without."""
+        return _heads('model', self.model, self.scope) if self.scope in TASKS else {}
 
     @property
     def preprocessor(self) -> ConfigType:
@@ -214,6 +216,29 @@ class ParsedConfig:
             f'mmposenc ({", ".join(own_backbones(*SLOTS))}) or of the name of one, a detector '
             "of mmdet's DETR family, a pixel decoder of MaskFormer or Mask2Former, or the neck "
             'mmposenc.HybridEncoder')
+
+
+#: Parts of models that predict other classes than those of the data set: proposals have one, an
+#: auxiliary head of areas beside one of objects has another data set's, and people are no classes;
+#: mmseg's STDCHead predicts edges.
+_OTHER_PARTS = ('rpn_head', 'semantic_head', 'reid', 'train_cfg', 'test_cfg')
+_OTHER_TYPES = ('STDCHead', 'LinearReIDHead')
+
+
+def _heads(key: str, node: object, scope: str | None) -> dict[str, ConfigDict]:
+    """A part of a model if it predicts classes, otherwise those in it that do."""
+    if isinstance(node, dict):
+        # A head with contrastive_cfg predicts words of a text.
+        if type_without_library(node) in _OTHER_TYPES or 'contrastive_cfg' in node:
+            return {}
+        if num_classes_of(node) is not None:
+            return {key: node}
+    heads = {inner: head for name, value in keys_and_values(node) if name not in _OTHER_PARTS
+             for inner, head in _heads(f'{key}.{name}', value, scope).items()}
+    if not heads and isinstance(node, dict) and (cls := model_class(node.get('type'), scope)):
+        number = parameters_of(cls).get('num_classes')
+        return {key: node} if number and number.default is number.empty else {}
+    return heads
 
 
 def _kinds(node: ConfigDict) -> list[Any]:

@@ -115,6 +115,21 @@ def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> 
     assert classifier.out_features == 3 + 1  # no object
 
 
+@pytest.mark.parametrize('config, kind, heads', [
+    ('mmdet::solo/solo_r50_fpn_1x_coco', 'yolo', ['mask_head']),
+    ('mmdet::ms_rcnn/ms-rcnn_r50-caffe_fpn_1x_coco', 'yolo', [
+        'roi_head.bbox_head', 'roi_head.mask_head', 'roi_head.mask_iou_head']),
+    ('mmpretrain::lenet/lenet5_mnist', 'folders', ['backbone']),
+    ('mmpretrain::mae/mae_vit-base-p16_8xb512-amp-coslr-300e_in1k', 'folders', [])])
+def test_all_parts_that_predict_classes_get_their_number(tmp_path, config, kind, heads) -> None:
+    """Where these are, the model's own parts say; one that is pretrained without labels has none."""
+    folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
+    cfg = load_config(f'{config}.py')
+    point_to_folder(cfg, str(folder))
+    assert {key: head.num_classes for key, head in ParsedConfig(cfg).heads.items()} == {
+        f'model.{name}': 3 for name in heads}
+
+
 @pytest.mark.parametrize('topk, possible', [((1, 5), (1,)), (5, (1,)), ([1, 3], (1, 3)), (3, (3,))])
 def test_accuracy_is_among_as_many_classes_as_there_are(topk, possible) -> None:
     assert _possible_topk(topk, 3) == possible
@@ -167,7 +182,7 @@ def test_a_part_to_test_with_is_taken(tmp_path) -> None:
     ('val.json', '{}', "val.json: 'images' is missing"),
     ('val.json', '{"categories": [{"id": 1, "name": "other"}], "images": [{"id": 1, "width": 9, '
      '"height": 9, "file_name": "a"}]}', "the classes of val are ['other'"),
-    ('left', '', 'model has no num_classes to fill in'),
+    ('left', '', 'model.bbox_head has no num_classes to fill in'),
     ('left', 'panoptic', 'model.panoptic_head.num_stuff_classes=53 must be 0: the folder has')])
 def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None:
     folder = labelled(tmp_path, 'yolo')
@@ -178,7 +193,7 @@ def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None
                       text == 'panoptic' else
                       'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py')
     if name == 'left' and not text:
-        del cfg.model['bbox_head']
+        del cfg.model.bbox_head['num_classes']
     with pytest.raises(ValueError) as error:
         point_to_folder(cfg, str(folder))
     assert said in str(error.value)

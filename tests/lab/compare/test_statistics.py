@@ -244,6 +244,11 @@ def test_leader_that_diverged_is_taken_alone_and_never_surely():
     assert '2 of 5 runs diverged' in told['reason']
 
 
+def test_a_tie_is_said():
+    told = with_summary(study({'peg': {1.0: [80.]}, 'learned': {1.0: [80.]}})).recommendation
+    assert told['reason'].startswith('peg and learned have the highest top-1 accuracy at the ')
+
+
 def test_nothing_finished_nothing_to_compare_and_one_seed():
     results = study({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
     told = with_summary(results).recommendation
