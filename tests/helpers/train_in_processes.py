@@ -22,7 +22,7 @@ from torch import distributed as dist
 import mmposenc  # noqa: F401
 from helpers.shrunk_configs import build, collated, samples, shrink
 from mmposenc.engine import load_config
-from mmposenc.engine.training.processes import synchronize_norms
+from mmposenc.engine.training.distributed import synchronize_norms
 
 #: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
 OPTIONS = ('sync', 'wrapper')

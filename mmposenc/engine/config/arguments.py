@@ -7,9 +7,8 @@ from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments
 from mmposenc.terminal.messages import suggestion_text
 
-from .classes import model_class, own_backbones
 from .nodes import keys_and_values
-from .parsed import ParsedConfig
+from .parsed import ParsedConfig, model_class, own_backbones
 
 #: Arguments that hold encodings, which a config need not have. Where there is none, an option
 #: creates it, and the class that gets it refuses it if it takes none.

@@ -12,10 +12,16 @@ from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.openmmlab.logs import warn
 from mmposenc.signatures import accepted_arguments
 
-from .classes import model_class
 from .config import LIVE_KEYS
 from .nodes import flat_config, listed, type_name, type_without_library, value_at
-from .parsed import ParsedConfig, class_folders, folders_in, metainfo_entry, num_classes_of
+from .parsed import (
+    ParsedConfig,
+    class_folders,
+    folders_in,
+    metainfo_entry,
+    model_class,
+    num_classes_of,
+)
 
 #: Numbers that must be at least 1: a training of fewer steps would end without an error.
 _COUNTS = ('train_cfg.max_epochs', 'train_cfg.max_iters', 'train_cfg.val_interval')

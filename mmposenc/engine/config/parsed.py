@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from mmengine.config import Config, ConfigDict
 from mmengine.fileio import list_from_file
 from mmengine.registry import DATASETS
+from mmengine.registry import MODELS as ROOT
 
 from mmposenc.checkpoint.encoding_names import SLOTS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ReadOnlyConfig
+from mmposenc.registry import MODELS
 from mmposenc.signatures import accepted_arguments, parameters_of
+from mmposenc.user_classes import is_file_class
 
-from .classes import model_class, own_backbones
 from .image_sizes import Size, size_after
 from .nodes import (
     keys_and_values,
@@ -299,3 +301,21 @@ def num_classes_of(head: ConfigDict) -> int | None:
     if head.get('num_things_classes') is not None:
         return int(head['num_things_classes'] + head.get('num_stuff_classes', 0))
     return None if head.get('num_classes') is None else int(head['num_classes'])
+
+
+def model_class(name: str | type | None, scope: str | None) -> type | None:
+    """The class that ``type=name`` means in a model of a library, or None."""
+    if not isinstance(name, str):
+        return name
+    if is_file_class(name):
+        return MODELS.get(name)
+    with ROOT.switch_scope_and_registry(scope) as local:
+        cls = local.get(name)
+    return MODELS.module_dict.get(name) if cls is None and name not in CLASSES['model'] else cls
+
+
+def own_backbones(*arguments: str) -> list[str]:
+    """The names of this project's backbones that take some arguments."""
+    return sorted(name for name, module in CLASSES['model'].items()
+                  if module.startswith('backbones.')
+                  and {*arguments} <= (accepted_arguments(MODELS.get(name)) or set()))

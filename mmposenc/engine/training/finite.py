@@ -14,7 +14,7 @@ from mmengine.runner import Runner
 from torch import Tensor, distributed, nn
 from torch.utils._pytree import tree_leaves
 
-from .processes import unwrapped_model
+from .distributed import unwrapped_model
 
 #: The exit status of a run that ends for this reason.
 STATUS = 3

@@ -9,7 +9,7 @@ from mmengine.runner import Runner
 
 from mmposenc.backbones import EoMT
 
-from .processes import unwrapped_model
+from .distributed import unwrapped_model
 
 
 class MaskAnnealingHook(Hook):

@@ -6,7 +6,7 @@ from mmengine.runner import Runner
 
 from mmposenc.padding import keep_padding_out
 
-from .processes import unwrapped_model
+from .distributed import unwrapped_model
 
 
 class KeepPaddingOut(Hook):

@@ -36,13 +36,13 @@ from ..config.models import hint_to_config_beside
 from ..config.nodes import type_without_library
 from ..console import ConsoleHook, quieten_console
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint
+from .distributed import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .hook_states import EarlyStoppingHook, restore_hooks, states_of_hooks
 from .interrupt import Interrupted, InterruptHook
 from .layer_decay import with_our_constructor
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop, ResumableLoop
 from .monitored import check_monitored
-from .processes import join_on_a_cpu, synchronize_norms, unwrapped_model
 from .schedules import changed_settings, check_schedules, schedule_settings
 from .seeding import with_seeded_batches
 

@@ -15,13 +15,12 @@ from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
-from mmposenc.engine.config.classes import model_class
 from mmposenc.engine.config.image_sizes import Size
 from mmposenc.engine.config.images import run_network
 from mmposenc.engine.config.models import build_backbone, build_bare
 from mmposenc.engine.config.nodes import listed, type_name, type_without_library, value_at
 from mmposenc.engine.config.options import config_of_arguments, override_in_place
-from mmposenc.engine.config.parsed import ParsedConfig
+from mmposenc.engine.config.parsed import ParsedConfig, model_class
 from mmposenc.engine.training.layer_decay import OF_MMSEG
 from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID, pop_absolute

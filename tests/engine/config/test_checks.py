@@ -10,10 +10,9 @@ from mmengine.config import Config
 from mmposenc.engine import load_config
 from mmposenc.engine.config import checks
 from mmposenc.engine.config.arguments import check_arguments
-from mmposenc.engine.config.classes import model_class
 from mmposenc.engine.config.models import build_model
 from mmposenc.engine.config.options import check_silent_arguments
-from mmposenc.engine.config.parsed import ParsedConfig
+from mmposenc.engine.config.parsed import ParsedConfig, model_class
 from mmposenc.engine.training.launch import set_train_options
 
 ALL = ('train', 'val')

@@ -122,7 +122,7 @@ def test_masks_of_instances_have_the_classes_of_the_folder(tmp_path, config) -> 
     ('mmpretrain::lenet/lenet5_mnist', 'folders', ['backbone']),
     ('mmpretrain::mae/mae_vit-base-p16_8xb512-amp-coslr-300e_in1k', 'folders', [])])
 def test_all_parts_that_predict_classes_get_their_number(tmp_path, config, kind, heads) -> None:
-    """Where these are, the model's own parts say; one that is pretrained without labels has none."""
+    """The parts of the model say it; one that is pretrained without labels has none."""
     folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
     cfg = load_config(f'{config}.py')
     point_to_folder(cfg, str(folder))

@@ -16,7 +16,7 @@ from torch import nn
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import NotFinite, NotFiniteHook
 from mmposenc.engine.training.checkpoints import latest_checkpoint
-from mmposenc.engine.training.processes import join_on_a_cpu
+from mmposenc.engine.training.distributed import join_on_a_cpu
 from mmposenc.engine.training.runner import Runner
 
 
