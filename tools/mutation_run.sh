@@ -31,4 +31,4 @@ git ls-files -z --cached --others --exclude-standard |
 cd "$copy"
 "$own/bin/python" tools/mutation_run.py "$venv/bin/python" "${SEED:-0}" \
     "${TESTS:-tests/functional tests/attention tests/encodings tests/padding tests/backbones
-    tests/checkpoint tests/detr}" "$@"
+    tests/checkpoint tests/detr tests/test_refused_options.py}" "$@"

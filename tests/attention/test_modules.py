@@ -53,8 +53,6 @@ def test_bad_input():
             (lambda: module(x, (2, 3), torch.zeros(2, 6, dtype=torch.bool)),
              r'key_padding_mask has shape \(2, 6\).*\(2, 7\)'),
             (lambda: module(x, (2, 3), x_qk=x[:, :6]), r'x_qk has shape \(2, 6, 8\)'),
-            (lambda: MultiheadAttention(8, 3), 'embed_dims=8.*num_heads=3'),
-            (lambda: MultiheadAttention(8, 2, num_prefix_tokens=-1), 'num_prefix_tokens=-1'),
             (lambda: MultiheadAttention(8, 2, rel_pos_encoding=irpe),
              'rel_pos_encoding has num_prefix_tokens=2'),
             (lambda: attend(q, q, q, IRPE(4, 2)), 'q_grid=None'),
@@ -90,15 +88,11 @@ def test_is_attention_of_convolved_tokens(grid, prefix, kernel, own_qk) -> None:
         module(x[None], grid, x_qk=other[None, 1:])
 
 
-def test_bad_kernels_and_the_blocks_that_have_it() -> None:
-    with pytest.raises(ValueError, match='kernel_size=4 must be odd'):
-        ConvProjectionAttention(8, 2, kernel_size=4)
+def test_the_blocks_that_have_it() -> None:
     with torch.device('meta'):
         blocks = DeiT('tiny', conv_projection=(0,)).blocks
-        assert [isinstance(block.attn, ConvProjectionAttention) for block in blocks] == [
-            True] + 11 * [False]
-        with pytest.raises(ValueError, match=r'conv_projection=\(12,\) must be blocks from 0'):
-            DeiT('tiny', conv_projection=(12,))
+    assert [isinstance(block.attn, ConvProjectionAttention) for block in blocks] == [
+        True] + 11 * [False]
 
 
 def test_the_scale_is_at_most_100_and_passes_no_gradient_beyond():
@@ -139,14 +133,6 @@ def test_key_positions_are_the_centres_of_the_cells():
     grid = reduction(sr_ratio=4).reduced_key_grid((9, 13))
     assert (grid.height, grid.width) == (2, 3)
     assert [(i + 0.5) * grid.stride_h - 0.5 for i in range(2)] == [1.5, 5.5]
-
-
-@pytest.mark.parametrize('options, message', [
-    (dict(sr_ratio=0), 'sr_ratio=0 must be at least 1'),
-    (dict(sr_ratio=2, num_prefix_tokens=1), 'num_prefix_tokens=1 with sr_ratio=2')])
-def test_bad_arguments_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        reduction(**options)
 
 
 @pytest.mark.parametrize('options, call, message', [

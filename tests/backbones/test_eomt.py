@@ -126,20 +126,6 @@ def enlarged(masks, size):
     return torch.nn.functional.interpolate(masks, size, mode='bilinear')
 
 
-@pytest.mark.parametrize('options, message', [
-    (dict(num_classes=0), 'num_classes=0'), (dict(num_queries=0), 'num_queries=0'),
-    (dict(query_blocks=4), 'query_blocks=4 must be from 1 to num_layers=3'),
-    (dict(num_upscales=-1), 'num_upscales=-1'), (dict(out_indices=(1,)), r'out_indices=\(1,\)'),
-    (dict(neck_channels=8), 'neck_channels=8'), (dict(ceil_mode=False), 'ceil_mode=False'),
-    (dict(rel_pos_sharing='all'), "rel_pos_sharing='all'.*'layer'"),
-    (dict(window_size=2, global_blocks=(1,)), r'global_blocks=\(1,\) must contain \(1, 2\)'),
-    (dict(window_count=2), r"{'window_count': 2}: queries attend"),
-    (dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')), 'changes the grid')])
-def test_refusals(options, message):
-    with pytest.raises(ValueError, match=message):
-        tiny(**options)
-
-
 def test_a_file_of_the_transformer_alone_leaves_queries_new(caplog):
     """Frozen blocks, layer depths and a file of ViT: queries and predictor are the head."""
     whole = tiny(frozen_stages=1)

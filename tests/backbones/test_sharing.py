@@ -7,8 +7,7 @@ import torch
 from helpers.tiny_backbones import BUILD as BUILD_TINY
 from helpers.tiny_backbones import randomize, without_grids
 
-from mmposenc.attention import MultiheadAttention
-from mmposenc.backbones import PVT, DeiT, Swin
+from mmposenc.backbones import DeiT
 from mmposenc.encodings import IRPE, relative_tables
 
 SIZE = (32, 48)
@@ -112,19 +111,6 @@ def test_what_frozen_blocks_share_with_others_is_trained(backbone, sharing, opti
         assert all(p.grad.any() for p in relative_tables(model).values() if p.requires_grad)
 
 
-@pytest.mark.parametrize('backbone, options, message', [
-    (PVT, dict(arch='tiny', rel_pos_encoding=IRPE_KV), 'num_heads 1, 2, 5, 8'),
-    (Swin, dict(arch='tiny'), 'num_heads 3, 6, 12, 24'),
-    (BUILD['swin'], dict(rel_pos_encoding=IRPE_KV), 'head_dims 4, 8'),
-    (BUILD['pvt'], dict(rel_pos_encoding=IRPE_KV, pool='cls', sr_ratios=(4, 1)),
-     'num_prefix_tokens 0, 1'),
-    (BUILD['pvt'], dict(rel_pos_encoding=BIAS), r'sides \(8, 12\), \(4, 6\)')])
-def test_stages_of_several_sizes_cannot_share(backbone, options, message):
-    with torch.device('meta'), pytest.raises(
-            ValueError, match=f"rel_pos_sharing='all' needs one size in .*{message}"):
-        backbone(**options, rel_pos_sharing='all')
-
-
 @pytest.mark.parametrize('backbone', ['deit', 'pvt'])
 def test_a_module_is_for_all_attentions(backbone):
     module = IRPE(8, 2, num_prefix_tokens=int(backbone == 'deit'))
@@ -144,5 +130,3 @@ def test_tables_of_an_offset_are_made_for_the_grid_that_the_backbone_knows():
         0].rel_pos_encoding.encodings
     assert absolute.max_tokens == 1 + 24 and relative.max_size == (4, 6)
     assert cpb.window_size is None and bias.sides == (9, 9)
-    with pytest.raises(ValueError, match=r"has no window_size; RelativePositionBias requires it"):
-        MultiheadAttention(16, 2, rel_pos_encoding=BIAS)

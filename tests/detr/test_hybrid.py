@@ -119,19 +119,6 @@ def test_a_program_for_any_size():
         torch.testing.assert_close(program(x), model(x))
 
 
-@pytest.mark.parametrize('options, message', [
-    (dict(levels=(3,)), r'levels=\(3,\) must be different maps from 0 to 2'),
-    (dict(levels=(1, 1)), r'levels=\(1, 1\) must be different maps from 0 to 2'),
-    (dict(out_channels=4), 'encoder has embed_dims=8; it must be out_channels=4'),
-    (dict(num_blocks=-1), 'num_blocks=-1 must be >= 0'),
-    (dict(expansion=0.0), 'expansion=0.0 must be >= 0.125'),
-    (dict(encoder=dict(layers(), pos_encoding=dict(type='PEG', padding='none'))), 'must keep it'),
-    (dict(encoder_pos=dict(type='IRPE')), 'encoder_pos: IRPE is no TokenEncoding')])
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        build(**options)
-
-
 def test_bad_maps_are_named():
     with pytest.raises(ValueError, match=r'inputs has 2 maps, but in_channels=\(4, 6, 8\)'):
         build()(maps(1, 8, 8)[:2])

@@ -77,12 +77,3 @@ def test_padding_changes_nothing_in_the_encoder_of_maskformer() -> None:
     torch.testing.assert_close(after[1, :, :, :2], before[1, :, :, :2], atol=2e-5, rtol=1e-4)
     assert (after[1, :, :, 2] - before[1, :, :, 2]).abs().max() > 0.1
     torch.testing.assert_close(after[0], before[0])
-
-
-@pytest.mark.parametrize('name, options, message', [
-    (SPARSE, dict(attn=dict(rel_pos_encoding=IRPE)), 'deformable attention has no logits of pairs'),
-    (DENSE, dict(skip_padding=True), 'convolutions after the encoder read padded tokens'),
-    (DENSE, dict(encoder_pos='cosine'), "encoder.encoder_pos='cosine' must be")])
-def test_contradictions_are_named(name: str, options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(pixel_decoder(name, **options))

@@ -161,18 +161,3 @@ def test_threads_with_other_images(name):
         torch.testing.assert_close(out.bboxes, wanted[number].bboxes)
         torch.testing.assert_close(out.scores, wanted[number].scores)
     assert [set(vars(module)) for module in model.modules()] == kept
-
-
-@pytest.mark.parametrize('name, told, message', [
-    ('DINO', dict(box_bias=BIAS), 'deformable attention has no logits'),
-    ('DDQDETR', dict(relation=RELATION), 'DDQ selects other queries in each layer'),
-    ('DETR', dict(relation=dict(RELATION, embed_dims=3)), 'embed_dims=3 must be even'),
-    ('DETR', dict(relation=dict(RELATION, temperature=0.0)), 'temperature=0.0 must be > 0'),
-    ('DETR', dict(relation=BIAS), r"relation={.*} must be dict\(type='mmposenc.PositionRelation'"),
-    ('DETR', dict(box_bias=True), r"box_bias=True must be dict\(type='mmposenc.BoxRPB'"),
-    ('DETR', dict(box_bias=dict(BIAS, num_heads=5)), 'box_bias.num_heads=5 must be 2, the heads'),
-    ('DETR', dict(box_bias=BIAS, num_layers=1), 'num_layers=1; at least 2 layers are required'),
-    ('DETR', dict(box_bias=dict(BIAS, mode='abs')), "mode='abs' must be 'linear' or 'log'")])
-def test_what_cannot_be(name, told, message):
-    with pytest.raises(ValueError, match=message):
-        build(config(name, **told))

@@ -161,21 +161,6 @@ def test_layers_of_evaluation_and_deims_branches() -> None:
     torch.testing.assert_close(tiny.predict(model, data)[0].bboxes, found.bboxes)
 
 
-@pytest.mark.parametrize('options, message', [
-    (dict(encoder_='x'), "encoder='x': RTDETR has none of its own"),
-    (dict(num_feature_levels=4), 'num_feature_levels=4, but the neck has num_levels=3'),
-    (dict(channels=(8, 16)), 'num_feature_levels=3, but the neck has num_levels=2'),
-    (dict(cross=dict(num_points=[4, 4])), r'num_points=\[4, 4\] must be at least 1, or as many'),
-    (dict(cross=dict(sampling='nearest')), "sampling='nearest' must be 'bilinear' or 'discrete'"),
-    (dict(decoder=dict(eval_layers=3)), 'decoder.eval_layers=3 must be from 1 to num_layers=2'),
-    (dict(decoder=dict(query_pos_layers=4)), 'query_pos_layers=4 must be 2 or 3')])
-def test_bad_options_are_named(options, message) -> None:
-    options = dict(options)
-    model = {'encoder': options.pop('encoder_')} if 'encoder_' in options else {}
-    with pytest.raises(ValueError, match=message):
-        tiny.build({**tiny.rtdetr(**options), **model})
-
-
 def test_other_detectors_may_leave_their_encoder_to_the_neck() -> None:
     """As DINO here; DETR, whose decoder attends to one map, may not."""
     neck = tiny.rtdetr().neck

@@ -221,16 +221,6 @@ def test_without_it_they_start_as_their_papers_say():
     assert not any(parameter.any() for parameter in IRPE(8, 2).parameters())
 
 
-@pytest.mark.parametrize('cfg, message', [
-    (dict(type='PEG', norm_act=True), "norm_act=True, or frozen=True: a PEG that starts"),
-    (dict(type='PEG', padding='none'), "padding='none'"), (dict(type='PEG', frozen=True), 'frozen'),
-    (dict(type='SinCosPositionEncoding'), 'SinCosPositionEncoding has no weights with which'),
-    (dict(type='ContextPool'), 'ContextPool has no weights')], ids=str)
-def test_what_cannot_start_so(cfg, message):
-    with pytest.raises(ValueError, match=message):
-        build_encoding(dict(cfg, zero_init=True), TokenEncoding, 'pos_encoding', embed_dims=8)
-
-
 def test_timms_network_of_offsets_and_one_that_cannot():
     test_attention_is_what_it_was_and_the_encoding_trains(
         dict(type='LogSpacedCPB', mode='cr', prefix_bias=False), PREFIX)

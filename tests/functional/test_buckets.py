@@ -90,23 +90,3 @@ def test_rank(hw):
     assert torch.equal(distance_rank(squared), expected)
     assert torch.equal(distance_rank(squared, 20), expected)
     assert torch.equal(distance_rank(squared + 0.3), expected)
-
-
-@pytest.mark.parametrize('kwargs,match', [
-    (dict(method='circle', ratio=1), "method='circle' must be one of euclidean"),
-    (dict(method='cross'), 'alpha=None, beta=None, gamma=None: give all three, or ratio'),
-    (dict(method='cross', ratio=float('inf')), 'ratio=inf must be a finite number of at least 0.5'),
-    (dict(method='cross', alpha=0, beta=2, gamma=8), 'alpha=0, .* must satisfy 0 < alpha'),
-    (dict(method='cross', alpha=1, beta=2, gamma=float('inf')), 'gamma=inf must satisfy'),
-    (dict(method='cross', ratio=1, alpha=1), 'ratio=1 and alpha=1.*not both'),
-    (dict(method='cross', alpha=2, beta=4, gamma=2), 'gamma=2 must satisfy 0 < alpha < gamma'),
-    (dict(method='cross', ratio=0.3), 'ratio=0.3 must be a finite number of at least 0.5'),
-    (dict(method='cross', ratio=1, index='round'), "index='round' must be one of piecewise, clip"),
-    (dict(method='quantization', ratio=1, quantization='cubed'), "quantization='cubed' must be"),
-    (dict(method='cross', ratio=1, hw_query=(0, 3)), r'hw_query=\(0, 3\)'),
-    (dict(method='cross', ratio=1, hw_key=(2, 0)), r'k_grid=\(2, 0\)'),
-])
-def test_bad_input(kwargs, match):
-    arguments = dict(dict(hw_query=(2, 3)), **kwargs)
-    with pytest.raises(ValueError, match=match):
-        bucket_ids(**arguments)

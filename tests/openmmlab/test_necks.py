@@ -81,24 +81,6 @@ def test_levels_are_the_simple_pyramid_of_a_projection():
     assert [tuple(out.shape[2:]) for out in outs] == [(8, 12), (4, 6), (2, 3), (1, 2)]
 
 
-@pytest.mark.parametrize('cls, arguments, message', [
-    (SimpleFeaturePyramid, dict(scales=(1, 2)),
-     r'scales=\(1, 2\) must be some of \(4.0, 2.0, 1.0, 0.5\), from fine'),
-    (SimpleFeaturePyramid, dict(scales=(3,)), r'scales=\(3,\) must be some of'),
-    (SimpleFeaturePyramid, dict(scales=()), r'scales=\(\) must be some of'),
-    (SimpleFeaturePyramid, dict(num_outs=3), 'num_outs=3 must be at least the 4 levels'),
-    (SimpleFeaturePyramid, dict(in_channels=6), 'in_channels=6 must be a multiple of 4'),
-    (ConcatPyramid, dict(in_channels=8), 'in_channels=8 must list the channels of each map'),
-    (ConcatPyramid, dict(in_channels=()), r'in_channels=\(\) must list'),
-    (ConcatPyramid, dict(norm='LN'), "norm='LN' must be 'layer', 'batch' or None"),
-    (ConcatPyramid, dict(scales=(2, 1)), r'scales=\(2, 1\), num_outs=None: .* need out_channels'),
-    (ConcatPyramid, dict(num_outs=2), r'num_outs=2: .* need out_channels'),
-    (ConcatPyramid, dict(out_channels=8, scales=(1, 2)), r'scales=\(1, 2\) must be some of')])
-def test_bad_arguments(cls, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        cls(**{'in_channels': (8, 8) if cls is ConcatPyramid else 8, **arguments})
-
-
 @pytest.mark.parametrize('neck, inputs, message', [
     *((ConcatPyramid((8, 8)), inputs, r'must be maps of the same size with in_channels=\(8')
       for inputs in (maps(8), maps(8, 4), maps(8, 8, 8), maps(8) + maps(8, hw=(3, 4)))),

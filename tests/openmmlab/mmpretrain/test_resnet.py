@@ -76,14 +76,3 @@ def test_multiply_accumulates():
     means = sum((side // 2) ** 2 * side ** 2 * dims for side, dims in ((32, 16), (16, 32)))
     count = load_tool('model_table').count_as_papers
     assert count(model, (32, 32), True) - count(model, (32, 32), False) == means
-
-
-@pytest.mark.parametrize('options, message', [
-    (dict(depth=45), r'depth=45 must be one of \[18, 20'),
-    (dict(depth=44, pool_at=(0,)), r'pool_at=\(0,\) must be places where a map is halved: \(1, 2'),
-    (dict(depth=50, pool_at=(4,)), r'pool_at=\(4,\) must be places'),
-    (dict(depth=50, pool_at=(1,), context_pool=None), 'with context_pool=None; leave one out'),
-    (dict(depth=50, context_pool=dict(type='IRPE')), 'context_pool.*no TokenEncoding|IRPE')])
-def test_bad_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        CPResNet(**options)

@@ -110,57 +110,6 @@ def test_arguments_of_this_project_stand_beside_theirs():
     assert kinds(model, RelativeEncoding) == {IRPE}
 
 
-_SWIN, _PVT, _VIT = 'SwinTransformer', 'PyramidVisionTransformer', 'VisionTransformer'
-
-
-@pytest.mark.parametrize('library, name, options, message', [
-    ('mmdet', _SWIN, dict(qk_scale=3.0), 'qk_scale=3.0 must be None'),
-    ('mmdet', _SWIN, dict(norm_cfg=dict(type='BN')),
-     "norm_cfg={'type': 'BN'} must be dict(type='LN')"),
-    ('mmdet', _SWIN, dict(act_cfg=dict(type='ReLU')),
-     "act_cfg={'type': 'ReLU'} must be {'type': 'GELU'}"),
-    ('mmdet', _SWIN, dict(pretrained='a.pth', init_cfg=dict(type='Pretrained')),
-     "pretrained='a.pth' is another name of init_cfg"),
-    ('mmdet', _SWIN, dict(qk_scales=3.0), "did you mean 'qk_scale'?"),
-    ('mmdet', _SWIN, dict(norm_eval=True, qk_scale=None),
-     "mmdet's takes no norm_eval; mmseg's takes no norm_eval; mmpretrain's takes no depths"),
-    ('mmdet', _SWIN, dict(strides=(4, 2, 2, 1), depths=(2, 2, 2, 2)),
-     'strides=(4, 2, 2, 1) must be (4, 2, 2, 2)'),
-    ('mmpretrain', _SWIN, dict(drop_rate=0.1), 'drop_rate=0.1 must be 0'),
-    ('mmpretrain', _SWIN, dict(stage_cfgs=dict(downsample_cfg=dict(stride=3))),
-     'must be dict(block_cfgs=dict(window_size=...)), or empty'),
-    ('mmpretrain', 'SwinTransformerV2', dict(arch='huge'), "arch='huge' must be one of ['t'"),
-    ('mmdet', _PVT, dict(num_stages=3), 'num_stages=3 must be the length of num_layers'),
-    ('mmdet', _PVT, dict(strides=[4, 2, 2, 1]), 'strides=[4, 2, 2, 1] must be patch_sizes='),
-    ('mmdet', _PVT, dict(paddings=[1, 0, 0, 0]), 'paddings are (1, 0, 0, 0)'),
-    ('mmdet', _PVT, dict(act_cfg=dict(type='ReLU')), "act_cfg={'type': 'ReLU'} must be"),
-    ('mmseg', 'MixVisionTransformer', dict(patch_sizes=[4, 2, 2, 2]),
-     'patch_sizes=(4, 2, 2, 2) with'),
-    ('mmseg', 'PCPVT', dict(strides=[2, 2]), 'strides=[2, 2] must be patch_sizes=[4, 2'),
-    ('mmseg', 'PCPVT', dict(drop_rate=0.1), 'drop_rate=0.1 must be 0'),
-    ('mmpretrain', 'PCPVT', dict(arch='huge'), "arch='huge' must be one of ['s', 'small'"),
-    ('mmpretrain', 'SVT', dict(arch=dict(SMALL['mmpretrain', 'SVT']['arch'], strides=[2, 2])),
-     'with strides equal to patch_sizes'),
-    *(('mmseg', _VIT, dict(patch_size=size), f'patch_size={size!r}, which must be a side in pixels')
-      for size in ('8', (8, 8, 8), (8, 0), 8.0)),
-    ('mmseg', _VIT, dict(patch_pad='same'), "patch_pad='same' must be 0"),
-    ('mmseg', _VIT, dict(frozen_exclude=['ln_pre']), "['all'], or some of ['pos_embed'"),
-    ('mmseg', _VIT, dict(act_cfg=dict(type='SiLU')), "act_cfg={'type': 'SiLU'} must have only"),
-    ('mmseg', _VIT, dict(with_cls_token=False, output_cls_token=True), 'with_cls_token=False'),
-    ('mmseg', 'BEiT', dict(patch_norm=True), 'patch_norm=True must be False'),
-    ('mmpretrain', _VIT, dict(arch='tiny'), "arch='tiny' must be one of ['"),
-    ('mmpretrain', _VIT, dict(layer_cfgs=[{}, {}]), 'layer_cfgs=[{}, {}] must be a dict of all'),
-    ('mmpretrain', _VIT, dict(layer_cfgs=dict(ffn_type='moe')), "ffn_type='moe'"),
-    ('mmpretrain', _VIT, dict(out_type='mean'), "out_type='mean' must be 'raw'"),
-    ('mmpretrain', _VIT, dict(interpolate_mode='nearest'), "must be 'bicubic' or 'bilinear'"),
-    ('mmpretrain', 'ViTEVA02', dict(proj_drop_rate=0.1), 'proj_drop_rate=0.1 must be 0'),
-    ('mmpretrain', 'ViTSAM', dict(out_type='cls_token'), "out_type='cls_token' must be 'raw'")])
-def test_what_is_refused_names_itself(library, name, options, message):
-    with pytest.raises((ValueError, TypeError)) as raised:
-        build(library, name, **options)
-    assert message in str(raised.value)
-
-
 PVTS = 'mmdet', 'PyramidVisionTransformer'
 
 
