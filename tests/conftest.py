@@ -1,6 +1,7 @@
 """What makes tests cheaper and none of them weaker."""
 import contextlib
 import gc
+import logging
 import sys
 
 import pytest
@@ -46,6 +47,22 @@ def fresh_compiler():
             use_duck_shape=False):
         yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def said():
+    """(level, text) of each line that mmengine's print_log writes."""
+    from mmengine.logging import MMLogger
+    lines, handler = [], logging.Handler(logging.INFO)
+    handler.emit = lambda record: lines.append((record.levelno, record.getMessage()))
+    MMLogger.get_instance('said').addHandler(handler)
+    return lines
+
+
+@pytest.fixture
+def warnings(said):
+    """A function that lists those that are warnings."""
+    return lambda: [text for level, text in said if level == logging.WARNING]
 
 
 @pytest.hookimpl(tryfirst=True)

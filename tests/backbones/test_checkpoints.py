@@ -8,7 +8,7 @@ from helpers.golden_backbones import PVTS as SIZES
 from helpers.tiny_backbones import randomize
 from mmengine.runner import checkpoint
 
-from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, fitting, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
 from mmposenc.checkpoint import convert, convert_back, read_checkpoint, write_checkpoint
 from mmposenc.checkpoint.mismatch import mismatch_text
 from mmposenc.commands.convert import main
@@ -320,16 +320,6 @@ def test_a_classifiers_swin_becomes_a_detectors_and_back():
     back = Swin(**SWIN, window_size=4, pool='gap')
     load_pretrained(back, detector.state_dict())
     torch.testing.assert_close(back.state_dict(), classifier.state_dict(), rtol=0, atol=0)
-
-
-@pytest.fixture
-def said(monkeypatch):
-    """(level, text) of each line that loading weights logs."""
-    lines = []
-    for module in (checkpoints, fitting):
-        monkeypatch.setattr(module, 'print_log', lambda text, logger, level=logging.INFO:
-                            lines.append((level, text)))
-    return lines
 
 
 @pytest.mark.parametrize('source, model, remedy', [

@@ -32,9 +32,7 @@ def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
     assert arch_options('dinov2-giant', {})['pos_encoding']['type'] != 'PEG'
 
 
-def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
-    said = []
-    monkeypatch.setattr(arguments, 'print_log', lambda text, logger, level: said.append(text))
+def test_an_encoding_without_a_type_changes_the_archs(said):
     own = ARCHS['dinov3-small']['rel_pos_encoding']
     part = arch_options('dinov3-small', dict(rel_pos_encoding=dict(rescale=None)))
     assert part['rel_pos_encoding'] == {**own, 'rescale': None} and own['rescale'] == 2.0
@@ -47,7 +45,7 @@ def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
         typed = dict(type=kind, round_periods=True)
         assert arch_options('dinov3-small', dict(rel_pos_encoding=typed))[
             'rel_pos_encoding'] == typed
-        assert "leaves out {'axes': 'yx', 'planes': 'halves'" in said.pop()
+        assert "leaves out {'axes': 'yx', 'planes': 'halves'" in said.pop()[1]
     for other in (dict(type='mmposenc.IRPE'), None, dict(own)):
         assert arch_options('dinov3-small', dict(rel_pos_encoding=other))[
             'rel_pos_encoding'] == other

@@ -1,6 +1,5 @@
 """Published files: weights under every name become what they become under timm's names; what a file
 holds and the model computes by itself is compared, and refused or said."""
-import logging
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from helpers.published_weights import (
 )
 from helpers.tiny_backbones import randomize
 
-from mmposenc.backbones import Swin, ViT, checkpoints, fitting, load_pretrained
+from mmposenc.backbones import Swin, ViT, load_pretrained
 from mmposenc.checkpoint import TIMM, convert, convert_back, convert_with_report, recognise
 from mmposenc.checkpoint.eva import rotary_options
 from mmposenc.commands.convert import main
@@ -76,18 +75,7 @@ def test_names_of_no_dinov3() -> None:
             convert(apart, 'eva')
 
 
-ROPE = dict(type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate')
 PLANES = torch.arange(16, dtype=torch.float64)
-
-
-@pytest.fixture
-def said(monkeypatch):
-    """The warnings of loading."""
-    lines = []
-    for module in (checkpoints, fitting):
-        monkeypatch.setattr(module, 'print_log', lambda text, _, level=logging.INFO: (
-            lines.append(text) if level == logging.WARNING else None))
-    return lines
 
 
 def dinov3(**options):
@@ -113,9 +101,9 @@ def release(periods=None, mask=None):
     dict(theta=100.0, round_periods=True)])
 @pytest.mark.parametrize('kind', ['dinov3', 'dinov3, hugging face'])
 def test_other_periods_are_a_warning_with_the_options_that_have_them(
-        kind, options, said, tmp_path, capsys):
+        kind, options, warnings, tmp_path, capsys):
     """Also as Hugging Face saves them, inverted; and rounded as in the release."""
-    told = dinov3(rel_pos_encoding=dict(ROPE, **options))
+    told = dinov3(rel_pos_encoding=options)
     periods = told.blocks[0].attn.rel_pos_encoding.axis_periods()
     assert rotary_options(periods).items() >= options.items()
     state = published(kind, randomize(DINOV3(), 0.3).double().state_dict())
@@ -124,7 +112,7 @@ def test_other_periods_are_a_warning_with_the_options_that_have_them(
     else:
         state['rope_embeddings.inv_freq'] = 1 / periods
     load_pretrained(told, state)
-    assert not said
+    assert not warnings()
     if 'round_periods' in options:
         assert torch.equal(periods, COMPUTED['periods'].bfloat16().double())
         # The converted file has no periods, so the command says it.
@@ -134,34 +122,34 @@ def test_other_periods_are_a_warning_with_the_options_that_have_them(
     load_pretrained(dinov3(), state)
     changed = [f'rel_pos_encoding.{name}={value}'.replace(' ', '')
                for name, value in options.items() if (name, value) != ('theta', 100.0)]
-    assert len(said) == 1 and f'{" ".join(changed)} has its features' in said[0]
+    assert len(warnings()) == 1 and f'{" ".join(changed)} has its features' in warnings()[0]
 
 
-def test_periods_of_other_heads_of_no_series_and_of_no_rotary_positions(said):
+def test_periods_of_other_heads_of_no_series_and_of_no_rotary_positions(warnings):
     with pytest.raises(ValueError, match='x.pth: heads have 64 .*, 32 here; give num_heads'):
         load_pretrained(dinov3(num_heads=4), release(), name='x.pth')
     with pytest.raises(ValueError, match='have periods 1, 3, .*, which are no geometric series'):
         load_pretrained(dinov3(), release(2 * PLANES + 1))
     load_pretrained(dinov3(rel_pos_encoding=None), release())
-    assert 'was trained with rotary positions, and this model has none' in said[0]
+    assert 'was trained with rotary positions, and this model has none' in warnings()[0]
 
 
 @pytest.mark.parametrize('mask', [(1., 0, 1), (0., 0, 0), (1., 1, 1), ()], ids=str)
-def test_biases_are_those_of_the_files_mask(mask, said):
+def test_biases_are_those_of_the_files_mask(mask, warnings):
     """Of a file without a mask they are taken as they are, those of the keys too."""
     state = release(mask=mask)
     factor = torch.tensor(mask or (1., 1, 1)).repeat_interleave(128)
     told, plain = dinov3(qkv_bias=True), dinov3()
     load_pretrained(told, state)
-    assert not said
+    assert not warnings()
     for number, block in enumerate(told.blocks):
         assert torch.equal(block.attn.qkv.bias, state[f'blocks.{number}.attn.qkv.bias'] * factor)
     load_pretrained(plain, state)
-    assert [text.endswith('qkv_bias=True has its features') for text in said] == [True] * (
+    assert [text.endswith('qkv_bias=True has its features') for text in warnings()] == [True] * (
         factor[128:256].any())
     x = torch.randn(1, 3, 32, 48, dtype=torch.float64)
     off = float((told(x)[0] - plain(x)[0]).abs().max())
-    assert off > 1e-2 if said else off < 1e-12
+    assert off > 1e-2 if warnings() else off < 1e-12
 
 
 def swin(kind, **options):
@@ -174,19 +162,20 @@ def swin(kind, **options):
     return published(kind, dict(randomize(build()).state_dict())), ours
 
 
-def test_windows_that_offsets_are_counted_in(said):
+def test_windows_that_offsets_are_counted_in(said, warnings):
     """Windows of 4, pretrained in windows of 3."""
     state, ours = swin('swin v2, hugging face')
     name = 'swinv2.encoder.layers.0.blocks.0.attention.self.relative_coords_table'
     load_pretrained(ours, state)
-    assert not said
+    assert not warnings()
     state[name] = coordinates(4, 3)
     load_pretrained(ours, state)
-    assert len(said) == 1 and 'stages.0.blocks.0' in said[0] and (
-        'in windows of (3, 3), and here are counted in others: pretrained_window_size' in said[0])
+    text, = warnings()
+    assert 'stages.0.blocks.0' in text and (
+        'in windows of (3, 3), and here are counted in others: pretrained_window_size' in text)
     said.clear()
     load_pretrained(swin('swin v2, hugging face', pretrained_window_size=3)[1], state)
-    assert not said
+    assert not warnings()
     for other in (coordinates(4, 3) ** 3, 0 * coordinates(4, 3), coordinates(4, 3) * torch.nan):
         state[name] = other
         with pytest.raises(ValueError, match='holds other coordinates than logarithms of offsets'):

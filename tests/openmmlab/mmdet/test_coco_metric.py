@@ -74,18 +74,16 @@ def test_a_byte_order_mark_a_part_of_the_images_and_no_data_set(root) -> None:
     assert score(build(root, indices=2))['coco/bbox_mAP'] == 1
 
 
-def test_the_evaluator_names_another_file(root, tmp_path, caplog) -> None:
-    from mmengine.logging import MMLogger
+def test_the_evaluator_names_another_file(root, tmp_path, said) -> None:
     other = make_coco(tmp_path / 'other', images=6, seed=5) / 'annotations.json'
-    MMLogger.get_instance('another_file').addHandler(caplog.handler)
     assert score(build(root), ann_file=str(other))['coco/bbox_mAP'] == 1
-    message, = [record.getMessage() for record in caplog.records if str(other) in record.message]
+    message, = (text for _, text in said if str(other) in text)
     assert str(root / 'annotations.json') in message
     nothing = [{**each, 'pred_instances': {key: value[:0] for key, value in
                                            each['pred_instances'].items()}}
                for each in samples(build(root))]
     assert score(build(root), nothing) == {}
-    assert f'nothing was found in the {len(nothing)} images' in caplog.text
+    assert f'nothing was found in the {len(nothing)} images' in str(said)
 
 
 def test_random_boxes_and_masks_score_as_by_the_metric_whose_place_it_takes(tmp_path) -> None:
