@@ -10,11 +10,7 @@ from helpers.tiny_backbones import BUILD, images, randomize
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from mmposenc.attention import (
-    ConvProjectionAttention,
-    MultiheadAttention,
-    ShiftWindowAttention,
-)
+from mmposenc.attention import ConvProjectionAttention, MultiheadAttention, ShiftWindowAttention
 from mmposenc.attention.building import QVLinear
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint.key_biases import split_biases

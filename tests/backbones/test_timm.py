@@ -142,8 +142,6 @@ RELATIVE = {
         dict(arch='relpos-base', qkv_bias=True, final_norm=True, pool='cls', class_token=True,
              rel_pos_encoding=TABLES)),
 }
-NAFLEX = ('naflex-base-gap', 'naflex-base-par-gap', 'naflex-base-parfac-gap', 'naflex-base-siglip',
-          'radio-large-v3', 'radio-huge-v3')
 
 
 def naflex(arch, theirs=(), **options):
@@ -164,8 +162,6 @@ TIMM_SAM = partial(vision_transformer_sam.VisionTransformerSAM, img_size=28, pat
                    embed_dim=16, depth=4, num_heads=2, num_classes=0, use_rel_pos=True,
                    window_size=3, global_attn_indexes=(1, 3))
 PVTS = dict(embed_dims=(8, 16, 24, 32), num_heads=(1, 2, 3, 4), mlp_ratios=(2, 2, 2, 2))
-SIZES_OF_PVT = dict(embed_dims=PVTS['embed_dims'], num_heads=PVTS['num_heads'], num_classes=5,
-                    mlp_ratios=PVTS['mlp_ratios'], depths=(2, 2, 1, 2))
 
 
 def stages(model, x):
@@ -173,7 +169,7 @@ def stages(model, x):
 
 
 def pyramid(theirs, arch, features=stages, **view):
-    return Case(partial(*theirs, **SIZES_OF_PVT), partial(
+    return Case(partial(*theirs, **PVTS, num_classes=5, depths=(2, 2, 1, 2)), partial(
         PVT, arch, **PVTS, num_layers=(2, 2, 1, 2), drop_path_rate=0.0, **view), features,
         [(64, 96), (101, 77), (32, 200)], resized=1e-10)
 
@@ -211,7 +207,9 @@ CASES = {
                                                         out_indices=(0, 1)),
                              partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
        for name in ('beit', 'relpos')},
-    **{arch: naflex(arch) for arch in NAFLEX},
+    **{arch: naflex(arch) for arch in (
+        'naflex-base-gap', 'naflex-base-par-gap', 'naflex-base-parfac-gap', 'naflex-base-siglip',
+        'radio-large-v3', 'radio-huge-v3')},
     'naflex, factorized': naflex('naflex-base-gap', dict(pos_embed='factorized'), pos_encoding=dict(
         type='FactorizedPositionEmbedding')),
     'qwen3': Case(*QWEN3, lambda model, x: [model.forward_features(x).permute(0, 3, 1, 2)],

@@ -74,8 +74,8 @@ def test_a_release_loads_by_every_door(tmp_path) -> None:
     expected = torch.load(tmp_path / 'ours.pth')['state_dict']
     model = model_of(CONFIGS['v1 r18'], 'cpu')
     load_pretrained(model, file)
-    for key, value in expected.items():
-        assert torch.equal(model.state_dict()[key], value)
+    torch.testing.assert_close({key: model.state_dict()[key] for key in expected},
+                               dict(expected), rtol=0, atol=0)
     name = CONFIGS['v1 r18']
     pretrained = dict(type='Pretrained', checkpoint=str(file))
     for options in ({'model.init_cfg': pretrained}, {'model.backbone.init_cfg': pretrained}):

@@ -20,13 +20,7 @@ from helpers.relative_checks import (
 )
 
 from mmposenc.backbones import ViT
-from mmposenc.encodings import (
-    ENCODINGS,
-    DecomposedRPE,
-    LookHere,
-    QueryAbsolute1D,
-    QueryRelative1D,
-)
+from mmposenc.encodings import ENCODINGS, DecomposedRPE, LookHere, QueryAbsolute1D, QueryRelative1D
 from mmposenc.functional import as_grid, key_grid, rotary
 
 

@@ -168,9 +168,8 @@ def results(encoding, inputs, q_grid=None, k_grid=None, **options):
     out, _ = attend(*leaves, encoding, q_grid, k_grid, **options)
     parameters = [] if encoding is None else list(encoding.parameters())
     weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).cos()
-    grads = torch.autograd.grad((out * weights).sum(), [*leaves, *parameters], allow_unused=True)
-    return [out, *(torch.zeros_like(x) if grad is None else grad
-                   for x, grad in zip([*leaves, *parameters], grads, strict=True))]
+    return [out, *torch.autograd.grad((out * weights).sum(), [*leaves, *parameters],
+                                      materialize_grads=True)]
 
 
 def some_padding(encoding, k, q_grid, k_grid):

@@ -90,15 +90,6 @@ def check_padding_is_not_seen(model, sizes, batch_hw):
             assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
 
 
-def run(module, x, *args):
-    """Output, gradient of the input and gradients of the parameters."""
-    x = x.clone().requires_grad_()
-    module.zero_grad()
-    out = module(x, *args)
-    out.square().sum().backward()
-    return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
-
-
 def results(model, run, x):
     """Outputs, and gradients by name, that of the image by ''; every number weighs otherwise."""
     image = x.clone().requires_grad_()
@@ -106,9 +97,8 @@ def results(model, run, x):
     loss = sum((out * torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)).sum()
                for out in outs)
     named = {'': image, **{name: p for name, p in model.named_parameters() if p.requires_grad}}
-    grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return outs, {name: torch.zeros_like(value) if grad is None else grad
-                  for (name, value), grad in zip(named.items(), grads, strict=True)}
+    grads = torch.autograd.grad(loss, list(named.values()), materialize_grads=True)
+    return outs, dict(zip(named, grads, strict=True))
 
 
 def close(got, expected, share, name=''):

@@ -134,8 +134,8 @@ def test_a_copy_is_a_model_of_its_own(copied):
     other, expected = copied(model), predict(model, SIZES)
     for parameter in model.parameters():
         parameter.data.zero_()
-    for one, two in zip(predict(other, SIZES), expected, strict=True):
-        torch.testing.assert_close(numbers(one), numbers(two))
+    torch.testing.assert_close(*([numbers(each) for each in found]
+                                 for found in (predict(other, SIZES), expected)))
     assert keep_padding_out(other) is other
 
 

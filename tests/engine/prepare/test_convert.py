@@ -1,6 +1,7 @@
 """Labels of other tools: the same boxes from each, and nothing hostile gets through."""
 import io
 import json
+import os
 
 import numpy as np
 import pytest
@@ -145,18 +146,6 @@ def test_boxes_are_cut_at_the_edge_and_outlines_kept(tmp_path):
     assert [len(each.things) for each in found.pictures] == [2, 0, 0]  # nothing is in two of them
 
 
-def test_difficult_objects_are_passed_over_in_evaluation(tmp_path):
-    text = VOC.replace('<bndbox>', '<difficult>1</difficult><bndbox>')
-    source = folder(tmp_path, 'voc', {'a': text, 'b': VOC, 'without': None})
-    found = read_labels('voc', source)
-    assert [each.things[0].crowd for each in found.pictures] == [True, False]
-    assert found.notes == ['without labels, left out: 1 picture']
-    for name in 'ab':
-        write(source / f'labels/{name}.xml', '<annotation></annotation>')
-    with pytest.raises(PrepareError, match='hold no object'):
-        convert_labels('voc', source, tmp_path / 'out')
-
-
 def test_masks_keep_their_labels(tmp_path):
     indices = Image.new('P', (64, 48), 1)
     indices.putpalette([0, 0, 0, 200, 0, 0])
@@ -198,12 +187,6 @@ def test_a_share_is_drawn_and_folders_say_parts(tmp_path):
         draw_parts(pictures('a'))
 
 
-def parts_of(out):
-    """The names of the pictures of each part."""
-    return {part: sorted(each['file_name'] for each in json.loads(
-        (out / f'{part}.json').read_text())['images']) for part in ('train', 'val')}
-
-
 @pytest.mark.parametrize('kind, lists, expected', [
     ('voc', {'ImageSets/Main/train.txt': 'b\nd\n', 'ImageSets/Main/val.txt': 'a\n',
              'ImageSets/Layout/val.txt': 'b\n'}, (['b.jpg', 'd.jpg'], ['a.jpg'])),
@@ -228,7 +211,8 @@ def test_lists_and_data_yaml_say_the_parts(tmp_path, kind, lists, expected):
             convert_labels(kind, source, tmp_path / 'out')
         return
     convert_labels(kind, source, tmp_path / 'out', log=lines.append)
-    assert tuple(parts_of(tmp_path / 'out').values()) == expected
+    assert expected == tuple(sorted(each['file_name'] for each in json.loads(
+        (tmp_path / f'out/{part}.json').read_text())['images']) for part in ('train', 'val'))
     assert any(line.startswith('in no part, left out: ') for line in lines)
 
 
@@ -246,6 +230,12 @@ def test_two_pictures_of_one_name(tmp_path):
     picture(source / 'images' / 'val' / 'A.png')
     with pytest.raises(PrepareError, match='1 problem'):
         convert_labels('yolo', source, tmp_path / 'out')
+    maps = tmp_path / 'maps'  # of pictures whose suffixes tell them apart
+    for name in ('train/a.jpg', 'training/a.png', 'val/b.jpg'):
+        picture(maps / 'images' / name)
+        picture((maps / 'masks' / name).with_suffix('.png'), mode='L')
+    with pytest.raises(PrepareError, match='a.png: a picture of another folder has the name a.png'):
+        convert_labels('masks', maps, tmp_path / 'out', ['one'])
     assert not (tmp_path / 'out').exists()
 
 
@@ -320,18 +310,7 @@ def test_files_of_tools_and_of_windows_are_understood(tmp_path):
     assert read_labels('yolo', source).classes == ['square', 'disc']
 
 
-def test_two_label_maps_of_one_name(tmp_path):
-    """Of pictures whose suffixes tell them apart."""
-    source = tmp_path / 'source'
-    for name in ('train/a.jpg', 'training/a.png', 'val/b.jpg'):
-        picture(source / 'images' / name)
-        picture((source / 'masks' / name).with_suffix('.png'), mode='L')
-    with pytest.raises(PrepareError, match='a.png: a picture of another folder has the name a.png'):
-        convert_labels('masks', source, tmp_path / 'out', ['one'])
-
-
 def test_linked_folders_are_read_once_and_pipes_never(tmp_path):
-    import os
     source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1]})
     picture(tmp_path / 'disk' / 'b.jpg')
     os.mkfifo(source / 'images' / 'pipe.jpg')
@@ -352,15 +331,22 @@ def test_xml_is_read_in_the_encoding_that_it_declares(tmp_path, encoding):
     assert any('are two classes' in note for note in found.notes) == (name == 'ö')
 
 
-def test_difficult_objects_are_not_counted(tmp_path):
+def test_difficult_objects_are_not_counted_and_passed_over_in_evaluation(tmp_path):
     hard = VOC.replace('<bndbox>', '<difficult>1</difficult><bndbox>')
-    source, lines = folder(tmp_path, 'voc', {'train/a': hard, 'val/b': VOC}), []
+    texts = {'train/a': hard, 'val/b': VOC, 'val/without': None}
+    source, lines = folder(tmp_path, 'voc', texts), []
+    found = read_labels('voc', source)
+    assert [each.things[0].crowd for each in found.pictures] == [True, False]
+    assert found.notes == ['without labels, left out: 1 picture']
     counts = convert_labels('voc', source, tmp_path / 'out', log=lines.append)
     assert counts['train'] == {'pictures': 1, 'disc': 0, 'ignored (iscrowd)': 1}
     assert 'train has nothing of disc; training ignores objects that are marked' in lines[-1]
-    write(source / 'labels/val/b.xml', hard)
-    with pytest.raises(PrepareError, match='all 2 objects are marked difficult or iscrowd'):
-        convert_labels('voc', source, tmp_path / 'other')
+    for text, said in ((hard, 'all 2 objects are marked difficult or iscrowd'),
+                       ('<annotation></annotation>', 'hold no object')):
+        for name in ('train/a', 'val/b'):
+            write(source / f'labels/{name}.xml', text)
+        with pytest.raises(PrepareError, match=said):
+            convert_labels('voc', source, tmp_path / 'other')
 
 
 @pytest.mark.parametrize('table', ['# of CVAT\nvoid:9,9,9::\nsquare:0,0,0::\nbig disc:255,0,0::',

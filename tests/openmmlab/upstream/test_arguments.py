@@ -140,8 +140,7 @@ def test_a_releases_file_loads_as_in_mmdet(tmp_path):
     for model in models:
         model.init_weights()
         model.double().eval()
-    for got, wanted in zip(*(model(x) for model in models), strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*(model(x) for model in models), rtol=1e-5, atol=1e-5)
 
 
 def test_the_librarys_file_loads_but_for_what_is_replaced():

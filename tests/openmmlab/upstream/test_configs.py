@@ -5,15 +5,7 @@ import copy
 import pytest
 import torch
 from helpers.tiny_backbones import randomize, unfilled
-from helpers.upstream_configs import (
-    DROP_INS,
-    SMALL,
-    WEIGHTS,
-    backbones,
-    cut,
-    drop_in,
-    upstream,
-)
+from helpers.upstream_configs import DROP_INS, SMALL, WEIGHTS, backbones, cut, drop_in, upstream
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
@@ -146,8 +138,7 @@ def compare(library, name, short):
         for model in (ours, theirs):
             torch.manual_seed(4)  # MAE draws patches
             outs.append(tree_leaves(model(x)))
-        for got, wanted in zip(*outs, strict=True):
-            torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(*outs, rtol=1e-5, atol=1e-5)
 
 
 def test_every_class_of_every_library_is_among_them():

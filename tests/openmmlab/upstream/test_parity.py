@@ -137,5 +137,4 @@ def test_what_is_dropped_leaves_the_same(library, name):
                 layer.drop_prob = 1 - 1e-12
         torch.manual_seed(0)  # MAE draws patches
         outs.append(tree_leaves(model(torch.ones(1, 3, side, side, dtype=torch.float64))))
-    for got, wanted in zip(*outs, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*outs, rtol=1e-5, atol=1e-5)
