@@ -56,17 +56,13 @@ class Case(NamedTuple):
     native: float = 1e-10
 
 
-def as_map(model, tokens, x):
-    cells = tokens[:, model.num_prefix_tokens:]
-    return cells.mT.unflatten(2, [side // PATCH for side in x.shape[-2:]])
-
-
 def maps(model, x, norm=True):
     return model.forward_intermediates(x, indices=[0, 1], norm=norm, intermediates_only=True)
 
 
 def last_map(model, x):
-    return [as_map(model, model.forward_features(x), x)]
+    cells = model.forward_features(x)[:, model.num_prefix_tokens:]
+    return [cells.mT.unflatten(2, [side // PATCH for side in x.shape[-2:]])]
 
 
 def pooled(model, x):
