@@ -5,6 +5,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+import yaml
 from mmengine.config import Config
 from mmengine.registry import DefaultScope
 
@@ -19,35 +20,14 @@ BROKEN = {'swin_transformer_v2/swinv2-base-w12_8xb128_in21k-192px.py',
           'swin_transformer_v2/swinv2-large-w12_8xb128_in21k-192px.py'}
 _BASES = re.compile(r'[\'"]([^\'"\n]+\.py)[\'"]|from (\.+)([\w.]+) import')
 
-
-_DENSE = dict(embed_dims=12, depths=(2, 2, 1), num_heads=(2, 3, 3), window_size=4,
-              strides=(4, 2, 2), out_indices=(0, 2))
-_SWIN = dict(embed_dims=12, depths=[2, 2, 1], num_heads=[2, 3, 3])
-_PYRAMID = dict(embed_dims=8, num_heads=[1, 2, 3, 4], num_layers=[2, 1, 1, 1])
-_TWINS = dict(embed_dims=[8, 16], depths=[2, 2], num_heads=[1, 2], patch_sizes=[4, 2],
-              strides=[4, 2], mlp_ratios=[2, 2], sr_ratios=[2, 1])
-_PLAIN = dict(img_size=40, patch_size=8, embed_dims=16, num_layers=2, num_heads=2)
-_PLAIN_ARCH = dict(img_size=40, patch_size=8, arch=dict(
-    embed_dims=16, num_layers=2, num_heads=2, feedforward_channels=24, global_attn_indexes=[1]))
+_ARGUMENTS = yaml.safe_load(Path(__file__).with_name('upstream_arguments.yaml').read_text())
 #: Arguments of a small network of each library and class.
-SMALL = {
-    ('mmdet', 'SwinTransformer'): _DENSE, ('mmseg', 'SwinTransformer'): _DENSE,
-    ('mmpretrain', 'SwinTransformer'): dict(arch=_SWIN, img_size=64, window_size=4,
-                                            out_indices=(0, 2)),
-    ('mmpretrain', 'SwinTransformerV2'): dict(
-        arch=dict(_SWIN, extra_norm_every_n_blocks=0), img_size=64, window_size=[4, 4, 4],
-        pretrained_window_sizes=[2, 2, 2], out_indices=(0, 2)),
-    ('mmdet', 'PyramidVisionTransformer'): dict(_PYRAMID, pretrain_img_size=64),
-    ('mmdet', 'PyramidVisionTransformerV2'): _PYRAMID,
-    ('mmseg', 'MixVisionTransformer'): _PYRAMID,
-    ('mmseg', 'PCPVT'): dict(_TWINS, out_indices=(0, 1)),
-    ('mmseg', 'SVT'): dict(_TWINS, windiow_sizes=[3, 5], out_indices=(0, 1)),
-    ('mmpretrain', 'PCPVT'): dict(arch=_TWINS, out_indices=(0, 1)),
-    ('mmpretrain', 'SVT'): dict(arch=dict(_TWINS, window_sizes=[3, 5]), out_indices=(0, 1)),
-    **{('mmseg', name): _PLAIN for name in ('VisionTransformer', 'BEiT', 'MAE')},
-    **{('mmpretrain', name): _PLAIN_ARCH for name in (
-        'VisionTransformer', 'DistilledVisionTransformer', 'BEiTViT', 'MAEViT', 'ViTEVA02',
-        'ViTSAM')}}
+SMALL = {tuple(case.split()): options for case, options in _ARGUMENTS['small'].items()}
+#: Library, class and arguments that no config has.
+ARGUMENTS = [
+    *((*case, {**options, 'frozen_stages': frozen}) for case, options in SMALL.items()
+      if 'Swin' in case[1] for frozen in (0, 1)),
+    *((*case.split(), options) for case, some in _ARGUMENTS['more'].items() for options in some)]
 WEIGHTS = ('init_cfg', 'pretrained')
 WIDTHS = ('embed_dims', 'feedforward_channels', 'out_channels')
 

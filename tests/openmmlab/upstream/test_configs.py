@@ -5,7 +5,16 @@ import copy
 import pytest
 import torch
 from helpers.tiny_backbones import randomize, unfilled
-from helpers.upstream_configs import DROP_INS, SMALL, WEIGHTS, backbones, cut, drop_in, upstream
+from helpers.upstream_configs import (
+    ARGUMENTS,
+    DROP_INS,
+    SMALL,
+    WEIGHTS,
+    backbones,
+    cut,
+    drop_in,
+    upstream,
+)
 from mmengine.registry import DefaultScope
 from torch.utils._pytree import tree_leaves
 
@@ -17,66 +26,6 @@ from mmposenc.signatures import parameters_of
 ANY_SIZE = {'VisionTransformer', 'DistilledVisionTransformer', 'ViTEVA02', 'ViTSAM'}
 #: Those that freeze the same parameters.
 FREEZE_ALIKE = {*ANY_SIZE, 'BEiT', 'MAE', 'BEiTViT', 'SwinTransformer', 'SwinTransformerV2'}
-_EPS = dict(type='LN', eps=1e-2)
-_ARCH = dict(embed_dims=[8, 16, 24, 32], depths=[2, 1, 2, 1], num_heads=[1, 2, 3, 4],
-             patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2], mlp_ratios=[2, 2, 3, 1],
-             sr_ratios=[4, 2, 1, 1])
-_SIZES = dict(embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4])
-_VIT = dict(patch_size=8, embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=3, norm_cfg=_EPS)
-_VIT_ARCH = dict(patch_size=8, norm_cfg=_EPS, out_indices=[0, 1], arch=dict(
-    embed_dims=16, num_layers=2, num_heads=2, feedforward_channels=24))
-_SAM = dict(_VIT_ARCH, arch=dict(_VIT_ARCH['arch'], global_attn_indexes=[1]))
-#: Arguments of the libraries' classes that no config has.
-ARGUMENTS = (
-    *((*case, dict(options, frozen_stages=frozen)) for case, options in SMALL.items()
-      if 'Swin' in case[1] for frozen in (0, 1)),
-    ('mmdet', 'PyramidVisionTransformer', dict(
-        _SIZES, pretrain_img_size=(64, 128), use_conv_ffn=True, norm_after_stage=True,
-        qkv_bias=False, norm_cfg=_EPS, out_indices=(3, 1))),
-    ('mmdet', 'PyramidVisionTransformer', dict(
-        num_stages=2, embed_dims=8, num_layers=[1, 1], num_heads=[1, 2], patch_sizes=[7, 3],
-        strides=[4, 2], paddings=[3, 1], sr_ratios=[2, 1], mlp_ratios=[2, 3], out_indices=[1],
-        in_channels=2, use_abs_pos_embed=False, convert_weights=False)),
-    ('mmdet', 'PyramidVisionTransformerV2', dict(
-        _SIZES, pretrained='pvt_v2_b0.pth', strides=[4, 2, 2, 2], norm_cfg=_EPS)),
-    ('mmseg', 'MixVisionTransformer', dict(_SIZES, qkv_bias=False, mlp_ratio=2, norm_cfg=_EPS)),
-    ('mmseg', 'PCPVT', dict(embed_dims=[8, 16], depths=[1, 2], norm_cfg=_EPS, norm_after_stage=True,
-                            sr_ratios=[3, 1])),
-    ('mmseg', 'SVT', dict()),
-    ('mmseg', 'SVT', dict(embed_dims=[8, 16], depths=[2, 2], windiow_sizes=[3, 5], norm_cfg=_EPS,
-                          norm_after_stage=False, pretrained='svt.pth')),
-    ('mmpretrain', 'PCPVT', dict(arch=_ARCH, norm_cfg=_EPS, out_indices=(0, 2),
-                                 norm_after_stage=[True, False, True, False])),
-    ('mmpretrain', 'SVT', dict(arch=dict(_ARCH, window_sizes=[3, 4, 3, 7]), norm_cfg=_EPS,
-                               norm_after_stage=True)),
-    ('mmseg', 'VisionTransformer', dict(
-        _VIT, out_indices=[0, 1], out_origin=True, with_cls_token=False, pre_norm=True,
-        patch_bias=True, interpolate_mode='bilinear', act_cfg=dict(type='ReLU'), with_cp=True)),
-    ('mmseg', 'VisionTransformer', dict(
-        _VIT, in_channels=2, final_norm=True, output_cls_token=True, patch_pad=0,
-        frozen_exclude=['cls_token', 'patch_embed'])),
-    ('mmseg', 'BEiT', dict(_VIT, qv_bias=False, out_indices=1, final_norm=True)),
-    ('mmseg', 'MAE', dict(_VIT, in_channels=1, init_values=1e-5, final_norm=True)),
-    *(('mmpretrain', 'VisionTransformer', dict(_VIT_ARCH, out_type=out_type, final_norm=norm))
-      for out_type in ('raw', 'cls_token', 'featmap', 'avg_featmap') for norm in (True, False)),
-    ('mmpretrain', 'VisionTransformer', dict(
-        _VIT_ARCH, with_cls_token=False, out_type='raw', qkv_bias=False, frozen_stages=1,
-        interpolate_mode='bilinear')),
-    ('mmpretrain', 'DistilledVisionTransformer', dict(_VIT_ARCH, final_norm=False)),
-    ('mmpretrain', 'DistilledVisionTransformer', dict(_VIT_ARCH, out_type='raw', frozen_stages=2)),
-    ('mmpretrain', 'BEiTViT', dict(
-        _VIT_ARCH, out_type='raw', use_rel_pos_bias=False, use_shared_rel_pos_bias=True,
-        final_norm=True, bias=False)),
-    ('mmpretrain', 'BEiTViT', dict(_VIT_ARCH, use_abs_pos_emb=True, frozen_stages=2)),
-    ('mmpretrain', 'MAEViT', dict(SMALL['mmpretrain', 'MAEViT'], mask_ratio=0.6)),
-    ('mmpretrain', 'ViTEVA02', dict(
-        _VIT_ARCH, with_cls_token=False, out_type='featmap', qkv_bias=False, sub_ln=True)),
-    ('mmpretrain', 'ViTSAM', dict(
-        _SAM, out_type='avg_featmap', out_channels=12, window_size=3, qkv_bias=False)),
-    ('mmpretrain', 'ViTSAM', dict(
-        _SAM, out_channels=0, use_abs_pos=False, window_size=0)),
-    ('mmpretrain', 'ViTSAM', dict(_SAM, out_channels=0, use_rel_pos=False)),
-)
 
 
 def image(kind, options):
