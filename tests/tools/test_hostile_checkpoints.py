@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from helpers.hostile_pickle import Call
-from helpers.scripts import load_tool, run_python
+from helpers.scripts import load_tool, run_python, short
 from mmengine.registry import MODELS, DefaultScope
 
 from mmposenc.checkpoint import read_checkpoint
@@ -89,10 +89,11 @@ def test_an_odd_checkpoint_is_named(detector, train, tmp_path, monkeypatch, chan
         train(detector['config'], '--work-dir', 'work', '--resume', 'odd.pth')
 
 
-@pytest.mark.parametrize('imports', [
+@pytest.mark.parametrize('imports', short((
     'import mmposenc; from mmengine.runner import load_checkpoint',
     'from mmengine.runner.checkpoint import load_checkpoint; import mmposenc.engine',
-    'import mmengine, mmposenc.registry; from mmengine.runner import load_checkpoint'])
+    'import mmengine, mmposenc.registry; from mmengine.runner import load_checkpoint'),
+    'from mmengine.runner.checkpoint import load_checkpoint; import mmposenc.engine'))
 def test_functions_of_mmengine_in_any_order_of_imports(evil, imports) -> None:
     """In a process of its own: here others have imported everything already."""
     assert 'evil.pth is refused' in run_python('-W', 'ignore', '-c', f"""

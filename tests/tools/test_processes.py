@@ -11,6 +11,7 @@ ENV = {**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1', 'PYTHON': 
        'PORT': '29611'}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason='two processes need two GPUs')
 def test_two_processes_on_a_cpu(detector, tmp_path) -> None:
     run = subprocess.run(

@@ -43,6 +43,7 @@ def test_a_run_at_its_time_limit_saves_itself_and_goes_on(tmp_path):
         assert without_times(run) == without_times(other)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_over_ends_its_job_at_once(tmp_path):
     run, = tiny_study(tmp_path, names=['none']).runs()
     recording.write_record(run, recording.read_record(run), status='diverged')
