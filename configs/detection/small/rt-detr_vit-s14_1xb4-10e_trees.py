@@ -10,7 +10,7 @@ _base_ = [
 # Maps of three blocks become levels of strides 14, 28 and 56, which the hybrid encoder fuses.
 model = dict(
     data_preprocessor=dict(
-        mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], pad_size_divisor=14),
+        mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], pad_size_divisor=28),
     backbone=dict(
         _delete_=True,
         type='mmposenc.ViT',
