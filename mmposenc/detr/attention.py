@@ -12,7 +12,7 @@ from ..attention.attend import attend
 from ..attention.building import build_relative_encoding, check_heads
 from ..attention.compute import checked_implementation
 from ..attention.multihead import join_heads
-from ..backbones.modules import BaseModule
+from ..backbones.optional_mmengine import BaseModule
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..functional.grids import GridLike
