@@ -1,9 +1,8 @@
-"""The two base classes of all encodings."""
+"""The base classes of all encodings."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +11,6 @@ from ..attention.terms import Term
 from ..config_types import ConfigType
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .checks import check_at_least
-
-if TYPE_CHECKING:
-    from .rotation import Rotation
 
 #: The names that ``mmposenc compare`` has for a class: for each name, the label in tables and
 #: charts, and the options.
@@ -175,6 +171,37 @@ class RelativeEncoding(nn.Module, ABC):
         """Names and parameters that need no weight decay and no initialization from outside."""
         return ((name, parameter) for name, parameter in self.named_parameters()
                 if name.partition('.')[0] not in self.decaying_layers)
+
+
+class Rotation(RelativeEncoding):
+    """A relative encoding that rotates queries and keys before their product; a subclass may also
+    have terms, or rotate values."""
+
+    only_rotates = True
+
+    @property
+    def rotation(self) -> Rotation | None:
+        """The encoding itself."""
+        return self
+
+    def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> Sequence[Term]:
+        """No terms, where the encoding only rotates."""
+        return []
+
+    @abstractmethod
+    def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> tuple[Tensor, Tensor]:
+        """Rotate queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) before their
+        product; shapes stay."""
+
+    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """Rotate values (B, heads, Lk, head_dims) before they are summed."""
+        return v
+
+    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """Apply the inverse of :meth:`turn_values` at the query's position to the attention output
+        (B, heads, Lq, head_dims), which includes the terms on values."""
+        return out
 
 
 def reset_layers(module: nn.Module) -> None:

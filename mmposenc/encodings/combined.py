@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike
-from .base import RelativeEncoding
+from .base import RelativeEncoding, Rotation
 from .build import EncodingConfig, build_encoding
-from .rotation import Rotation
 
 
 class CombinedRPE(Rotation):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import Positions, matrix_exp
 from ..functional.tracing import full_precision
+from .base import Rotation
 from .checks import check_choices
-from .rotation import Rotation
 
 
 class MatrixRotary(Rotation):

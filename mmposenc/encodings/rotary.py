@@ -19,9 +19,8 @@ from ..functional.rotary import (
     sharpening_factor,
     turn_planes,
 )
-from .base import refuse_zeros
+from .base import Rotation, refuse_zeros
 from .rotary_options import check_frequencies, check_planes, check_positions
-from .rotation import Rotation
 
 
 class RotaryEmbedding(Constants, Rotation):
@@ -109,6 +108,8 @@ class RotaryEmbedding(Constants, Rotation):
                 'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
                 'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
     freqs: Tensor
+    #: The grid of training, where frequencies or logits depend on it.
+    grid_shape: tuple[int, int] = (1, 1)
 
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2,
                  directions: str | int = 'axes', theta: float | None = None,
@@ -235,16 +236,13 @@ class RotaryEmbedding(Constants, Rotation):
                   'y': rows[:, None, None], 'x': cols[:, None]}
         order = (('x', 'xy', 'tyx') if alternate else
                  ('x', self.axes, f't{self.axes}'))[self.dims - 1]
+        height, width = self.grid_shape
+        sides = {'t': (1, 1), 'y': (query.height, height), 'x': (query.width, width)}
         angles = []
         for number, axis in enumerate(order):
-            if not self.shared_freqs:
-                freqs = self.frequencies.series(planes, rows)[number::self.dims]
-            elif self.frequencies.scaling is None:
-                freqs = self.frequencies.series(planes // self.dims, rows)
-            else:
-                at = 'yx'.index(axis)
-                freqs = self.frequencies.of_side(
-                    planes // self.dims, rows, query.hw[at], self.grid_shape[at])
+            freqs = (self.frequencies.of_side(planes // self.dims, rows, *sides[axis])
+                     if self.shared_freqs else
+                     self.frequencies.series(planes, rows)[number::self.dims])
             angles.append(places[axis] * freqs)
         if alternate:  # The last axes may have one plane less than the first ones.
             most = angles[0].shape[-1]

@@ -47,36 +47,36 @@ def check_planes(rotary: RotaryEmbedding) -> None:
 
 def check_positions(rotary: RotaryEmbedding) -> None:
     """Raise ValueError for cells that cannot lie so."""
-    own, dims = rotary.positions, rotary.dims
-    check_choices(normalize=(own.normalize, (None, *NORMALIZATIONS)))
-    for name, value in dict(own._asdict(), first=None, directions=rotary.directions).items():
+    cells, dims = rotary.positions, rotary.dims
+    check_choices(normalize=(cells.normalize, (None, *NORMALIZATIONS)))
+    for name, value in dict(cells._asdict(), first=None, directions=rotary.directions).items():
         if dims != 2 and value not in (None, 'axes'):
             raise ValueError(f'{name}={value!r} with dims={dims}: it is an option of maps, dims=2')
-    for name, value, least in (('shift', own.shift, 0), ('jitter', own.jitter, 1),
-                               ('rescale', own.rescale, 1)):
+    for name, value, least in (('shift', cells.shift, 0), ('jitter', cells.jitter, 1),
+                               ('rescale', cells.rescale, 1)):
         if value is not None and not least <= value < math.inf:
             raise ValueError(f'{name}={value} must be at least {least}')
-    if own.first and (own.normalize is not None or dims != 2):
-        refuse('only cells of a map are counted from it', first=own.first, normalize=own.normalize,
+    if cells.first and (cells.normalize is not None or dims != 2):
+        refuse('only cells of a map are counted from it', first=cells.first, normalize=cells.normalize,
                dims=dims)
-    if own.reference_grid is not None and own.normalize is not None:
+    if cells.reference_grid is not None and cells.normalize is not None:
         refuse('coordinates are counted in one way; leave one of them out',
-               reference_grid=own.reference_grid, normalize=own.normalize)
+               reference_grid=cells.reference_grid, normalize=cells.normalize)
 
 
 def check_frequencies(rotary: RotaryEmbedding, theta: float | None, grid_shape: GridLike | None
                       ) -> None:
     """Raise ValueError for planes that cannot turn so fast; ``theta`` is the user's."""
-    own, where, temperature = rotary.frequencies, rotary.positions, rotary.temperature
-    scaling, turns = own.scaling, own.turns
+    speed, where, temperature = rotary.frequencies, rotary.positions, rotary.temperature
+    scaling, turns = speed.scaling, speed.turns
     check_choices(scaling=(scaling, (None, *SCALINGS)),
                   temperature=(temperature, (None, *TEMPERATURES)))
     check_positive(theta=theta)
-    if theta is not None and own.periods is not None:
+    if theta is not None and speed.periods is not None:
         refuse('both say what the frequencies are; leave one of them out', theta=theta,
-               periods=own.periods)
-    if own.periods and (len(own.periods) != 2 or not 0 < own.periods[0] <= own.periods[1]):
-        raise ValueError(f'periods={own.periods!r} must be (shortest, longest), both > 0')
+               periods=speed.periods)
+    if speed.periods and (len(speed.periods) != 2 or not 0 < speed.periods[0] <= speed.periods[1]):
+        raise ValueError(f'periods={speed.periods!r} must be (shortest, longest), both > 0')
     if scaling is None and temperature is None:
         return
     if grid_shape is None or rotary.dims == 3:
@@ -84,12 +84,12 @@ def check_frequencies(rotary: RotaryEmbedding, theta: float | None, grid_shape: 
                f'dims=1 or dims=2', grid_shape=grid_shape, dims=rotary.dims)
     for name, value, usual in (
             ('normalize', where.normalize, None), ('reference_grid', where.reference_grid, None),
-            ('periods', own.periods, None), ('directions', rotary.directions, 'axes'),
+            ('periods', speed.periods, None), ('directions', rotary.directions, 'axes'),
             ('shared_freqs', rotary.shared_freqs, True)):
         if scaling is not None and value != usual:
             refuse('it scales frequencies of theta along axes, and cells', scaling=scaling,
                    **{name: value})
     if not 0 < turns[0] < turns[1]:
         raise ValueError(f'turns={turns!r} must be (less, more), both > 0')
-    if scaling is not None and own.theta <= 1:
-        raise ValueError(f'theta={own.theta} must be > 1 with scaling={scaling!r}')
+    if scaling is not None and speed.theta <= 1:
+        raise ValueError(f'theta={speed.theta} must be > 1 with scaling={scaling!r}')

@@ -34,7 +34,7 @@ class Positions(NamedTuple):
         normalize: None counts cells from the first one's centre. 'separate', 'max' and 'min' give
             twice the share of each side, of the longer or of the shorter one, less 1 (DINOv3).
         reference_grid: (H, W) of a grid that the first row and column are those of and whose side
-            stands for the side of the query grid (EVA-02); None takes the query grid's own cells.
+            stands for the side of the query grid (EVA-02); None counts cells of the query grid.
         first: of the first row and column, in cells of the query grid, where they are counted.
         shift, jitter, rescale: the most that :meth:`random_change` shifts and scales by.
     """
@@ -58,7 +58,7 @@ class Positions(NamedTuple):
         """
         sides = dict(max=(max(query.hw),) * 2, min=(min(query.hw),) * 2).get(
             self.normalize or '', query.hw)
-        found = []
+        both = []
         for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
                                                (grid.width, grid.stride_w))):
             at = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) * stride
@@ -71,8 +71,8 @@ class Positions(NamedTuple):
             if change is not None:
                 shift, scale = change
                 at = (at + shift[axis]) * scale[axis]
-            found.append(at)
-        return found[0], found[1]
+            both.append(at)
+        return both[0], both[1]
 
     def random_change(self, like: Tensor) -> Change | None:
         """A random shift and scale of rows and columns, (2,) each; None without augmentation."""

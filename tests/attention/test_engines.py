@@ -67,7 +67,7 @@ def kept_pairs(call, num_images, num_heads):
     """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk)."""
     drop, layout = call.dropout.start(), call.layout
     out = torch.empty(num_images, num_heads, layout.len_q, layout.len_k)
-    for _, parts in chunk_groups(num_images, num_heads, layout, call.limits):
+    for _, parts in chunk_groups(num_images, num_heads, layout):
         for chunk in parts:
             shape = (chunk.size, chunk.num_queries, layout.len_k)
             drawn = chunk.by_image(drop.draw(torch.empty(shape)))

@@ -121,7 +121,7 @@ def angle(encoding, q_grid, head, place, plane):
         return sum(a * f for a, f in zip(along, freqs, strict=True))
     axis, number = (divmod(plane, count) if encoding.axes != 'alternate' else
                     divmod(plane, dims)[::-1])
-    sides = getattr(encoding, 'grid_shape', (1, 1)), q_grid[-2:] if dims > 1 else (1, *q_grid)
+    sides = encoding.grid_shape, q_grid[-2:] if dims > 1 else (1, *q_grid)
     trained, side = (each[order[axis] if dims == 2 else 1] for each in sides)
     series = (number, count) if encoding.shared_freqs else (plane, half)
     return along[axis] * frequency(encoding, *series, side, trained)

@@ -44,7 +44,7 @@ class BucketWriter(Writer):
     table (heads or 1, head_dims, buckets).
 
     A table on values, sum_j a_ij table[b(i, j)], is the reverse with the same table: sums of the
-    weights, times the table, are the output, which stands in the place of the gradient of x in the
+    weights, times the table, are the output, which is handed over as the gradient of x in the
     forward pass. In the backward pass the gradient of the output is x, and what is written is the
     gradient of the weights.
     """

@@ -46,7 +46,7 @@ def fastest_implementation(problem: Problem) -> str:
     """Choose the fastest implementation among those that can compute the problem within memory.
 
     On an accelerator scaled_dot_product_attention has the terms as its mask and chooses among its
-    own kernels, unless all pairs would be large.
+    kernels, unless all pairs would be large.
     """
     on_gpu = not problem.on_cpu
     if on_gpu and not problem.terms:

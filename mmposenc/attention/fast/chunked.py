@@ -20,7 +20,7 @@ from mmposenc.functional.tracing import full_precision
 from ..terms import Problem
 from . import thresholds
 from .dropout import DropoutFactors
-from .layout import Chunk, ChunkLimits, Layout, chunk_groups
+from .layout import Chunk, Layout, chunk_groups
 from .products import add_product
 from .term_writers import writer_of
 from .writers import ChunkWork, Writer
@@ -41,7 +41,6 @@ class Call(NamedTuple):
     on_values: tuple[Writer, ...]
     hides: tuple[Hide, ...]
     layout: Layout
-    limits: ChunkLimits
     scale: float
     dropout: DropoutFactors | None
     keep: bool
@@ -86,10 +85,10 @@ def planned_call(problem: Problem) -> Call:
                  if term.on_values]
     return Call(
         tuple(w for w in writers if w not in on_values), tuple(on_values), tuple(hides),
-        Layout(problem.query, problem.prefix, q.shape[2], problem.k.shape[2]),
-        ChunkLimits(several // q.element_size(), one // q.element_size(),
-                    any(w.whole_rows for w in writers),
-                    min((w.most_queries for w in writers if w.most_queries), default=None)),
+        Layout(problem.query, problem.prefix, q.shape[2], problem.k.shape[2],
+               several // q.element_size(), one // q.element_size(),
+               any(w.whole_rows for w in writers),
+               min((w.most_queries for w in writers if w.most_queries), default=None)),
         problem.scale,
         DropoutFactors(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None,
         trains and problem.logits_bytes <= thresholds.KEPT_BYTES)
@@ -173,7 +172,7 @@ class _Pass:
         head_dims). They are contiguous: products of other strides are slow, and keys and values are
         read for every chunk."""
         images, heads = self.qkv[0].shape[:2]
-        for whole, chunks in chunk_groups(images, heads, self.call.layout, self.call.limits):
+        for whole, chunks in chunk_groups(images, heads, self.call.layout):
             yield whole, chunks, [_heads(x, whole) for x in self.qkv]
 
     def _works(self, group: ChunkWork, chunks: list[Chunk]) -> Iterator[ChunkWork]:
@@ -287,7 +286,7 @@ def _heads(x: Tensor, chunk: Chunk) -> Tensor:
 
 
 def _heads_view_or_empty(x: Tensor, chunk: Chunk) -> Tensor:
-    """The chunk's place in x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
+    """The chunk's part of x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
     new tensor where that is no view."""
     part = x[chunk.images, chunk.heads, chunk.queries]
     return part.flatten(0, 1) if part.is_contiguous() else part.new_empty(

@@ -5,19 +5,19 @@ import torch
 from torch import Tensor
 
 #: Random bits for each weight: the rate is rounded to a multiple of 2 ** -16 (0.1 becomes
-#: 0.100006), and what is kept is scaled by that rate, so that the mean is exact. Drawing 64 bits
+#: 0.100006), and the other weights are scaled by that rate, so that the mean is exact. Drawing 64 bits
 #: for four weights takes .7 ns each, a float for each 2.2 and ``bernoulli_`` 4.9 (one core).
 BITS = 16
 
 
 class DropoutFactors:
-    """Random zeros and ones for attention weights, always in the same order; weights that are kept
+    """Random zeros and ones for attention weights, always in the same order; the weights that stay
     have to be multiplied by :attr:`scale`.
 
     Args:
         rate: probability of 0.
         device: of the weights.
-        seed: of the numbers; by default drawn from torch's own generator, so that
+        seed: of the numbers; by default drawn from torch's generator, so that
             ``torch.manual_seed`` determines them.
     """
 
@@ -37,7 +37,7 @@ class DropoutFactors:
 
     @property
     def scale(self) -> float:
-        """The factor of weights that are kept: 1 / (1 - rate), or 1 where all is dropped."""
+        """The factor of weights that stay: 1 / (1 - rate), or 1 where all is dropped."""
         return float(1 << BITS) / max(1, (1 << BITS) - self.dropped)
 
     def draw(self, out: Tensor) -> Tensor:

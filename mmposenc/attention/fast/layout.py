@@ -10,13 +10,22 @@ from mmposenc.functional.grids import Grid
 
 
 class Layout(NamedTuple):
-    """The tokens of one attention: the grid of the queries, or None where no term asks for it, the
-    number of prefix tokens in front of it, and all queries and keys."""
+    """The tokens of one attention, and the largest sizes that its chunks may have.
+
+    query: the grid of the queries, or None where no term asks for it. prefix: the tokens in front
+    of it. len_q, len_k: all queries and keys. elements: logits of several heads together.
+    row_elements: logits of some queries of one head. whole_rows: queries are whole rows of the
+    grid. most_queries: of each head.
+    """
 
     query: Grid | None
     prefix: int
     len_q: int
     len_k: int
+    elements: int
+    row_elements: int
+    whole_rows: bool
+    most_queries: int | None
 
 
 class Chunk(NamedTuple):
@@ -64,27 +73,14 @@ class Chunk(NamedTuple):
         return x.view(self.num_images, self.num_heads, *x.shape[1:])
 
 
-class ChunkLimits(NamedTuple):
-    """The largest sizes that chunks may have.
-
-    elements: logits of several heads together. row_elements: logits of some queries of one head.
-    whole_rows: queries are whole rows of the grid. most_queries: of each head.
-    """
-
-    elements: int
-    row_elements: int
-    whole_rows: bool = False
-    most_queries: int | None = None
-
-
-def chunk_groups(num_images: int, num_heads: int, layout: Layout, limits: ChunkLimits
+def chunk_groups(num_images: int, num_heads: int, layout: Layout
                  ) -> Iterator[tuple[Chunk, list[Chunk]]]:
     """Yield groups of images and heads: a chunk of all queries of the group, which shares its keys,
     and the smaller chunks that it is cut into."""
-    rows = query_chunks(layout, limits)
+    rows = query_chunks(layout)
     most = max(chunk.num_queries for chunk in rows) * layout.len_k
-    images = max(1, limits.elements // (most * num_heads))
-    heads = min(num_heads, max(1, limits.elements // most))
+    images = max(1, layout.elements // (most * num_heads))
+    heads = min(num_heads, max(1, layout.elements // most))
     for image in range(0, num_images, images):
         for head in range(0, num_heads, heads):
             some = slice(image, min(image + images, num_images))
@@ -93,14 +89,14 @@ def chunk_groups(num_images: int, num_heads: int, layout: Layout, limits: ChunkL
                    [row._replace(images=some, heads=which) for row in rows])
 
 
-def query_chunks(layout: Layout, limits: ChunkLimits) -> list[Chunk]:
+def query_chunks(layout: Layout) -> list[Chunk]:
     """The queries of each chunk of a group; images and heads of the chunks are not set yet."""
     nobody, lines, width, prefix = slice(0, 0), layout.len_q, 1, 0  # lines of one query each
-    most = limits.most_queries or lines
-    if limits.whole_rows and layout.query is not None:
+    most = layout.most_queries or lines
+    if layout.whole_rows and layout.query is not None:
         (lines, width), prefix = layout.query.hw, layout.prefix
         most = lines
-    step = max(1, min(lines, limits.row_elements // (layout.len_k * width), most))
+    step = max(1, min(lines, layout.row_elements // (layout.len_k * width), most))
     step = -(-lines // -(-lines // step))
     chunks = []
     for top in range(0, lines, step):

@@ -94,5 +94,5 @@ def add_table_grad(total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
     """Add x^T y, each (heads, L, .), to the gradient of a table (1 or number of heads, ., .)."""
     if total.shape[0] > 1:
         add_summed_by_head(total, chunk, torch.bmm(x.transpose(1, 2), y))
-    else:  # Sums over chunks are kept in float32.
+    else:  # Sums over chunks stay in float32.
         total[0] += transposed_product(x.flatten(0, 1), y.flatten(0, 1))

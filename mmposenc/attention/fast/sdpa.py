@@ -15,7 +15,7 @@ def fits_attn_mask(term: Term) -> bool:
 
 
 def sdpa(problem: Problem) -> Tensor:
-    """softmax(q k^T * scale + terms) v by PyTorch's own kernels, for terms that are masks."""
+    """softmax(q k^T * scale + terms) v by PyTorch's kernels, for terms that are masks."""
     q, k, v = problem.q, problem.k, problem.v
     biases = [term.reference(q, k) for term in problem.terms]
     bias = sum(biases[1:], biases[0]) if biases else None

@@ -21,7 +21,7 @@ class SkewWriter(Writer):
     1, 2 L - 1, head_dims), bias (heads or 1, 2 L - 1).
 
     A query meets the vectors of all offsets that some query of its chunk has; the products by key
-    are a view of them, each row one place further to the left.
+    are a view of them, each row one number further to the left.
     """
 
     #: The largest number of queries in a chunk: each query computes about this many products that

@@ -47,5 +47,5 @@ def writer_of(term: Term, problem: Problem) -> Writer:
 
 
 def has_writer(term: Term) -> bool:
-    """Whether chunks can compute a term: one of the output needs a type with its own writer."""
+    """Whether chunks can compute a term: one of the output needs a type that is in the table."""
     return not term.on_values or isinstance(term, tuple(WRITERS))

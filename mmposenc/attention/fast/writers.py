@@ -32,7 +32,7 @@ class Writer:
     """The base class of writers. ``inputs`` are tensors that may need gradients, and all else is
     fixed. The heads of a chunk are those of its images, one image after the other."""
 
-    #: What the writer requires of chunks, see :class:`~.layout.ChunkLimits`.
+    #: What the writer requires of chunks, see :class:`~.layout.Layout`.
     whole_rows = False
     most_queries: int | None = None
     #: The tensors of the term that autograd sees.
@@ -55,7 +55,7 @@ class Writer:
         raise NotImplementedError
 
     def add_gradients(self, work: ChunkWork, grad: Tensor) -> None:
-        """Add to the gradients of the inputs, given the gradient of the logits."""
+        """Add to the gradients of the inputs, from that of the logits."""
         raise NotImplementedError
 
     def after_chunks(self, work: ChunkWork) -> None:

@@ -14,8 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from mmposenc.backbones.encodings_of_model import encoding_kinds, relative_name
 from mmposenc.encodings import IRPE
-from mmposenc.encodings.base import RelativeEncoding
-from mmposenc.encodings.rotation import Rotation
+from mmposenc.encodings.base import RelativeEncoding, Rotation
 from mmposenc.functional.grids import Grid, grid_offsets
 
 from .drawing import Array, Panel, Picture, tile_sheet
