@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 #: Random bits for each weight: the rate is rounded to a multiple of 2 ** -16 (0.1 becomes
-#: 0.100006), and the other weights are scaled by that rate, so that the mean is exact. Drawing 64 bits
-#: for four weights takes .7 ns each, a float for each 2.2 and ``bernoulli_`` 4.9 (one core).
+#: 0.100006), and the other weights are scaled by that rate, so that the mean is exact. Drawing 64
+#: bits for four weights takes .7 ns each, a float for each 2.2 and ``bernoulli_`` 4.9 (one core).
 BITS = 16
 
 
