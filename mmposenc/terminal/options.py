@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from .messages import Parser
 
-#: The default of ``--size`` in words; ``engine/config/nodes.py`` computes it.
+#: The default of ``--size`` in words; ``engine/config/parsed.py`` computes it.
 USUAL = ('the size that the config trains with, reduced to the number of pixels of 512 x 512 if it '
          'is larger; 224 x 224 if the config has none')
 

@@ -75,7 +75,7 @@ def test_a_detector_without_its_data_and_with_it(tmp_path, capsys):
     assert 'on noise (the test data is not there), 64 x 64 pixels' in ' '.join(lines)
     make_coco(tmp_path / 'coco')
     cfg = engine.load_config(str(config))
-    picture, words = picture_in_words(cfg, None)
+    picture, words = picture_in_words(ParsedConfig(cfg), None)
     assert words == 'the first test image'
     np.testing.assert_array_equal(picture, mmcv.imread(tmp_path / 'coco/images/shape_0.jpg'))
     mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
@@ -118,7 +118,9 @@ def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):
     cfg = engine.load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
     for loader in (cfg.test_dataloader, cfg.val_dataloader):
         loader.dataset.update(data_root=str(tmp_path / 'mnist'), download=True)
-    assert picture_in_words(cfg, None) == (None, 'noise (the test data is not there)')
+    assert picture_in_words(ParsedConfig(cfg), None) == (
+        None, 'noise (the test data is not there)')
     assert not (tmp_path / 'mnist').exists()
     cfg.test_dataloader = cfg.val_dataloader = None
-    assert picture_in_words(cfg, None) == (None, 'noise (the config has no test data)')
+    assert picture_in_words(ParsedConfig(cfg), None) == (
+        None, 'noise (the config has no test data)')
