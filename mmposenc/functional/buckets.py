@@ -37,7 +37,7 @@ class BucketParams(NamedTuple):
 def bucket_params(ratio: float | None = None, alpha: float | None = None, beta: float | None = None,
                   gamma: float | None = None, index: str = 'piecewise',
                   quantization: str = 'squared') -> BucketParams:
-    """Check the arguments of :func:`~.pair_buckets.bucket_ids`; alpha : beta : gamma = 1 : 2 : 8 times ``ratio``.
+    """Check the arguments of ``bucket_ids``; alpha : beta : gamma = 1 : 2 : 8 times ``ratio``.
 
     Raises:
         ValueError: unless either ``ratio`` or all of alpha, beta, gamma are given, with
@@ -157,7 +157,7 @@ def distance_rank(squared: Tensor, max_distance: int | None = None) -> Tensor:
 class Buckets(NamedTuple):
     """Which bucket every pair of a query and a key falls into.
 
-    method: of :func:`~.pair_buckets.bucket_ids` without 'cross' (which is 'product' with a sum of two tables), or
+    method: of ``bucket_ids`` without 'cross' (which is 'product' with a sum of two tables), or
     'sequence': the distance of places in the flattened grid after its prefix tokens, clipped to
     ``params.beta``. query, key: grids of the cells. prefix: tokens in front of either, whose pairs
     share one more bucket, the last. reverse: buckets are numbered by key minus query, the order of

@@ -25,6 +25,19 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     return batch
 
 
+def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None
+                    ) -> dict[str, Any]:
+    """Set ``img_shapes`` of ``data['inputs']``, from the samples where ``shapes`` is None."""
+    inputs, samples = data['inputs'], data['data_samples']
+    if shapes is None and samples:
+        # Taken from metainfo and not from the tensors, because batch augmentations that resize the
+        # batch update it.
+        shapes = [sample.metainfo['img_shape'] for sample in samples]
+    if shapes is not None and isinstance(inputs, Tensor):
+        set_img_shapes(inputs, shapes)
+    return data
+
+
 def checked_one_batch(x: object) -> Tensor:
     """Return x, after a check that it is one batch.
 
@@ -144,19 +157,3 @@ def _warn_if_padded(batch: Tensor) -> None:
             "says how far the images reach; use data_preprocessor=dict(type="
             "'mmposenc.DetDataPreprocessor') (or SegDataPreProcessor), or pass img_shapes",
             stacklevel=3)
-
-
-# This part of the file stores the images' sizes on a collated batch.
-
-
-def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None
-                    ) -> dict[str, Any]:
-    """Set ``img_shapes`` of ``data['inputs']``, from the samples where ``shapes`` is None."""
-    inputs, samples = data['inputs'], data['data_samples']
-    if shapes is None and samples:
-        # Taken from metainfo and not from the tensors, because batch augmentations that resize the
-        # batch update it.
-        shapes = [sample.metainfo['img_shape'] for sample in samples]
-    if shapes is not None and isinstance(inputs, Tensor):
-        set_img_shapes(inputs, shapes)
-    return data

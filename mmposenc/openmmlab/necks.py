@@ -95,9 +95,6 @@ def _make_level(channels: int, out_channels: int, scale: float, norm_eps: float)
         LayerNorm2d(out_channels, eps=norm_eps))
 
 
-# This part of the file has a pyramid of several maps with the same stride, each with a norm.
-
-
 _NORMS: dict[str, type[nn.Module]] = {'layer': LayerNorm2d, 'batch': nn.BatchNorm2d}
 
 

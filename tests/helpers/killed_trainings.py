@@ -56,7 +56,7 @@ def prepare() -> None:
     for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
                  'mmdet.visualization', 'mmposenc.backbones.pvt',
                  'mmposenc.openmmlab.mmdet.coco_dataset', 'mmposenc.openmmlab.datasets.loading',
-                 'mmposenc.openmmlab.mmdet.detection'):
+                 'mmposenc.openmmlab.mmdet.detection', 'mmposenc.openmmlab.mmdet.retina_head'):
         importlib.import_module(name)  # after mmposenc; the registries would do it in each child
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')

@@ -82,7 +82,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         steps=steps_before_the_network(parsed),
         outputs=raw.output_names(example), **_size_limits(program, size, fixed_size))
     if notes['task'] == 'mmseg':
-        from mmposenc.openmmlab.mmseg.segmentation import foreground_threshold
+        from mmposenc.openmmlab.mmseg.foreground import foreground_threshold
         if (threshold := foreground_threshold(model)) is not None:
             notes['threshold'] = threshold
     if classes := (meta.get('dataset_meta') or {}).get('classes'):

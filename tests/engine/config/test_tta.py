@@ -72,7 +72,7 @@ def test_a_segmentor_of_one_channel(threshold) -> None:
     """The mean of the views' probabilities against the threshold of the model."""
     from mmseg.structures import SegDataSample
 
-    from mmposenc.openmmlab.mmseg.segmentation import SegTTAModel
+    from mmposenc.openmmlab.mmseg.foreground import SegTTAModel
     class Segmentor(BaseModel):
         def forward(self, *args):
             raise NotImplementedError

@@ -65,10 +65,6 @@ class DeformableDecoderLayer(DetrDecoderLayer, MMDeformableDecoderLayer):
     cross_attn_type = MultiScaleDeformableAttention
 
 
-# This part of the file has mmdet's decoders with this project's attention; parameters have mmdet's
-# names.
-
-
 class DetrDecoder(DetrTransformerDecoder):
     """DETR's decoder whose layers are of :class:`DetrDecoderLayer`."""
 
