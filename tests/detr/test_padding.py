@@ -158,9 +158,12 @@ def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
 @pytest.mark.parametrize('case', tiny.short(ALL, *SHORT, 'ddq', 'multi, on qk, shared'))
 def test_a_training_step_reaches_every_parameter(case: str, mixed: bool) -> None:
     """The loss is finite, in mixed precision too, where logits of padding are low. A new model has
-    all names of the weights, and no hook stays."""
-    model = build(ALL[case]).train()
+    all names of the weights. No hook is seen that another thread would run, too."""
+    model, seen = build(ALL[case]).train(), []
     names = list(model.state_dict())
+    if case in TWO_STAGES:
+        model.memory_trans_norm.register_forward_hook(lambda *_: seen.append(
+            [dict(module._forward_hooks) for module in model.modules()]))
     hooks = [dict(module._forward_hooks) for module in model.modules()]
     with torch.autocast('cpu', torch.bfloat16, enabled=mixed):
         loss = total_loss(model, images(((45, 61), (91, 140))))
@@ -169,7 +172,8 @@ def test_a_training_step_reaches_every_parameter(case: str, mixed: bool) -> None
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
         assert 'encoding' not in name or parameter.grad.any(), name
-    assert hooks == [module._forward_hooks for module in model.modules()]
+    seen.append([module._forward_hooks for module in model.modules()])
+    assert all(hooks == each for each in seen) and len(seen) == 1 + (case in TWO_STAGES)
     assert names == list(model.state_dict())
 
 

@@ -1,10 +1,12 @@
 """Biases of decoders by boxes: against their formulas, and in every detector."""
 import math
 import pickle
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from helpers.concurrent_calls import in_threads
 from helpers.tiny_backbones import randomize
 from helpers.tiny_detr import FAMILY, build, images, predict, short, total_loss
@@ -161,3 +163,11 @@ def test_threads_with_other_images(name):
         torch.testing.assert_close(out.bboxes, wanted[number].bboxes)
         torch.testing.assert_close(out.scores, wanted[number].scores)
     assert [set(vars(module)) for module in model.modules()] == kept
+
+
+def test_a_decoder_that_is_wrapped_is_an_error():
+    """It would run its layers without their biases."""
+    model = build(config('DETR', relation=RELATION))
+    model.decoder.forward = partial(torch.utils.checkpoint.checkpoint, model.decoder.forward)
+    with pytest.raises(RuntimeError, match='recompute or wrap its layers'):
+        predict(model, images(((64, 96),)))

@@ -15,6 +15,7 @@ from torch import nn
 
 from ...checkpoint.encoding_names import is_encoding_weight
 from ..logs import quiet_log
+from ..stand_ins import with_children
 
 _call = DefaultOptimWrapperConstructor.__call__
 
@@ -96,9 +97,7 @@ def _with_in_place(model: nn.Module, parts: Mapping[int, nn.Module]) -> nn.Modul
                 for name, child in model._modules.items()}
     if all(child is model._modules[name] for name, child in children.items()):
         return model
-    changed = copy.copy(model)
-    vars(changed)['_modules'] = children
-    return changed
+    return with_children(model, children)
 
 
 DefaultOptimWrapperConstructor.__call__ = call_by_upstream_names

@@ -23,6 +23,7 @@ from mmposenc.functional.extents import filled_extents, token_mask
 from mmposenc.functional.masking import map_to_tokens
 from mmposenc.functional.tracing import is_exporting
 
+from ...stand_ins import with_children, with_output
 from . import positions
 from .decoders import check_decoder
 from .encoders import DeformableEncoder, one_layer_config
@@ -124,8 +125,7 @@ class Encoded(DetectionTransformer):
         """Initialise everything as mmdet does."""
         super().init_weights()
 
-    def forward_decoder(self, hw_shape: tuple[int, int] | None = None, **kwargs: Any
-                        ) -> Arguments:
+    def forward_decoder(self, hw_shape: tuple[int, int] | None = None, **kwargs: Any) -> Arguments:
         """Decode as mmdet does; ``relation`` and ``box_bias`` add biases to the decoder's
         attention."""
         if not self.uses_boxes:
@@ -137,8 +137,8 @@ class Encoded(DetectionTransformer):
             cells = (hw_shape, sides)
         boxes = Boxes(self.decoder, self.bbox_head, self._initial_reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
-        with boxes.shown_to_layers():
-            return super().forward_decoder(**kwargs)
+        biased = with_children(self, {'decoder': boxes.biased_decoder()})
+        return super(Encoded, biased).forward_decoder(**kwargs)
 
     def _initial_reference(self, decoder_args: Arguments) -> Tensor | None:
         """The boxes or points of the queries before the first layer, as shares of the image."""
@@ -302,20 +302,15 @@ class Deformable(Encoded):
         """
         self._check_num_queries(memory, spatial_shapes)
         if not self.as_two_stage or memory_mask is None or not positions.masks_exactly(self):
-            return super().pre_decoder(
-                memory, memory_mask, spatial_shapes, **kwargs)
-        branches = self.bbox_head.cls_branches
-        # DDQ has a second branch for its dense queries. Logits must be finite, because the loss
-        # multiplies them by labels of zero.
-        hooks = [branch.register_forward_hook(
-            lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
-            for branch in {branches[self.decoder.num_layers], branches[-1]}]
-        try:
-            return super().pre_decoder(
-                memory, memory_mask, spatial_shapes, **kwargs)
-        finally:
-            for hook in hooks:
-                hook.remove()
+            return super().pre_decoder(memory, memory_mask, spatial_shapes, **kwargs)
+        # Also a second branch, which DDQ has for its dense queries. Logits must be finite, because
+        # the loss multiplies them by labels of zero.
+        branches = nn.ModuleList(
+            with_output(branch, lambda out: out.masked_fill(memory_mask[..., None], -1e4))
+            for branch in self.bbox_head.cls_branches)
+        masking = with_children(self, {'bbox_head': with_children(
+            self.bbox_head, {'cls_branches': branches})})
+        return super(Deformable, masking).pre_decoder(memory, memory_mask, spatial_shapes, **kwargs)
 
     def _check_num_queries(self, memory: Tensor, spatial_shapes: Tensor) -> None:
         if (self.as_two_stage and self.takes_num_queries and not is_exporting()

@@ -13,6 +13,7 @@ from mmposenc.config_types import ConfigType
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings.base import reset_encodings
 
+from ...stand_ins import with_children
 from .encoders import DeformableEncoder, one_layer_config
 from .positions import (
     AbsoluteKind,
@@ -50,12 +51,9 @@ class _Encoded(BaseModule):
     def forward(self, feats: list[Tensor], *args: object) -> tuple[Tensor, Tensor | list[Tensor]]:
         """Decode as mmdet does; the encoder also gets the grids."""
         grids = self._encoder_arguments(feats)
-        hook = self.encoder.register_forward_pre_hook(
-            lambda module, args, kwargs: (args, {**kwargs, **grids}), with_kwargs=True)
-        try:
-            return super().forward(feats, *args)
-        finally:
-            hook.remove()
+        knowing = with_children(
+            self, {'encoder': lambda **kwargs: self.encoder(**{**kwargs, **grids})})
+        return super(_Encoded, knowing).forward(feats, *args)
 
 
 class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder):

@@ -1,73 +1,27 @@
 """Decoders whose attention has biases that depend on the boxes which the layer before predicts."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mmdet.models.layers.transformer import inverse_sigmoid
-from mmdet.models.layers.transformer.conditional_detr_layers import (
-    ConditionalDetrTransformerDecoderLayer,
+from mmdet.models.layers.transformer import (
+    ConditionalDetrTransformerDecoder,
+    DABDetrTransformerDecoder,
+    inverse_sigmoid,
 )
-from mmdet.models.layers.transformer.dab_detr_layers import DABDetrTransformerDecoderLayer
-from mmengine.model import BaseModule, ModuleList
+from mmengine.model import ModuleList
 from torch import Tensor, nn
 
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.registry import MODELS
 
-from .decoders import DeformableDecoderLayer, DetrDecoderLayer
+from ...stand_ins import with_children
 
-#: The boxes of the current call in this thread, because mmdet's decoders hand nothing down to their
-#: layers.
-BOXES: ContextVar[Boxes] = ContextVar('BOXES')
-
-
-class Boxed(BaseModule):
-    """A mixin for decoder layers: it takes masks from :class:`Boxes` and passes it the queries.
-    ``__call__`` is outside the compiled graph."""
-
-    #: The number of the layer in its decoder.
-    number: int
-
-    def __call__(self, query: Tensor, *args: object, **kwargs: object) -> Tensor:
-        boxes = BOXES.get(None)
-        if boxes is None:
-            raise RuntimeError('a decoder with relation or box_bias was called outside of its '
-                               'detector, or is recomputed as a whole: recompute its layers')
-        kwargs = boxes.masks(self.number, kwargs)
-        query = super().__call__(query, *args, **kwargs)
-        boxes.move(self.number, query)
-        return query
-
-
-class BoxedDetrLayer(Boxed, DetrDecoderLayer):
-    """DETR's decoder layer with biases by boxes."""
-
-    # torch.compile treats this class as one unit, see engine/training/compiling.py.
-    is_region = True
-
-
-class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
-    """The decoder layer of Deformable DETR and DINO with biases by boxes."""
-
-
-class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):
-    """Conditional DETR's decoder layer with biases by boxes."""
-
-
-class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):
-    """DAB-DETR's decoder layer with biases by boxes."""
-
-
-#: For each class of decoder layers, the class with biases by boxes.
-BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
-         ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
-         DABDetrTransformerDecoderLayer: BoxedDABLayer}
+#: Decoders of mmdet whose layers call the masks of their attentions otherwise than DETR's.
+_OTHER_NAMES = (ConditionalDetrTransformerDecoder, DABDetrTransformerDecoder)
 
 
 def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
@@ -90,8 +44,6 @@ def add_relations(decoder: nn.Module, relation: ReadOnlyConfig | None,
         decoder.box_bias = ModuleList(
             MODELS.build({'num_heads': heads, **box_bias}) if starts or number else nn.Identity()
             for number in range(len(layers)))
-    for number, layer in enumerate(layers):
-        layer.__class__, layer.number = BOXED[type(layer)], number
 
 
 def _check_config(name: str, cfg: object, kind: type[nn.Module], heads: int, first: int, layers: int
@@ -134,32 +86,36 @@ class Boxes:
     def _has_boxes(self) -> bool:
         return self.reference is not None and self.reference.shape[-1] == 4
 
-    @contextmanager
-    def shown_to_layers(self) -> Iterator[None]:
-        """A context in which the layers of the decoder, in this thread, can read this object."""
-        token = BOXES.set(self)
-        try:
-            yield
-        finally:
-            BOXES.reset(token)
+    def biased_decoder(self) -> nn.Module:
+        """The decoder with layers that get biases, for one pass: mmdet's decoders hand nothing down
+        to their layers.
 
-    def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The masks for a layer: the biases of its attentions, by the names of its arguments."""
-        several = isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
-        plural = 's' if several else ''
+        Raises:
+            RuntimeError: the decoder is not called itself, so that it would call its own layers.
+        """
+        if 'layers' not in self.decoder._modules or 'forward' in vars(self.decoder):
+            raise RuntimeError('a decoder with relation or box_bias is recomputed as a whole, or '
+                               'wrapped: recompute or wrap its layers')
+        return with_children(self.decoder, {'layers': [
+            partial(self._run_layer, number) for number in range(len(self.decoder.layers))]})
+
+    def _run_layer(self, number: int, query: Tensor, *args: object, **kwargs: Any) -> Tensor:
+        """Run a layer with the biases of its attentions, outside of the layer's compiled graph."""
+        to_self, to_cross = ('self_attn_masks', 'cross_attn_masks') if isinstance(
+            self.decoder, _OTHER_NAMES) else ('self_attn_mask', 'cross_attn_mask')
         if self.relation is not None and number:
-            name = f'self_attn_mask{plural}'
-            kwargs = {**kwargs, name: _bias_with_mask(
-                self.relation(self.before, self.boxes), kwargs.get(name))}
+            kwargs[to_self] = _bias_with_mask(self.relation(self.before, self.boxes),
+                                              kwargs.get(to_self))
         boxes = self.reference if self._has_boxes() else self.boxes
         if self.box_bias is not None and boxes is not None:
             assert self.cells is not None
-            bias = self.box_bias[number](boxes, *self.cells)
-            kwargs = {**kwargs, f'cross_attn_mask{plural}': _heads_in_batch(bias)}
-        return kwargs
+            kwargs[to_cross] = _heads_in_batch(self.box_bias[number](boxes, *self.cells))
+        query = self.decoder.layers[number](query, *args, **kwargs)
+        self._move(number, query)
+        return query
 
     @torch.no_grad()
-    def move(self, number: int, query: Tensor) -> None:
+    def _move(self, number: int, query: Tensor) -> None:
         """Replace the boxes by those that the detector predicts after a layer."""
         if number == len(self.decoder.layers) - 1:
             return
