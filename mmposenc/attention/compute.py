@@ -41,8 +41,7 @@ def output_and_weights(problem: Problem, encoding: RelativeEncoding | None,
             v = rotation.turn_values(problem.v, *grids)
             q, k = rotation.rotate(problem.q, problem.k, *grids)
             problem = problem._replace(q=q, k=k, v=v)
-        terms = [term.within(problem.regions)
-                 for term in encoding.terms(*grids, problem.tokens)]
+        terms = [term.within(problem.regions) for term in encoding.terms(*grids, problem.tokens)]
         of_values = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights])
     without_keys = None

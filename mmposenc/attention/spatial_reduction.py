@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.extents import mask_at_step, read_extents, token_mask
+from ..functional.extents import mask_at_step, parts_of_images, run_by_image, token_mask
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.linear import project
 from ..functional.masking import adaptive_means, map_to_tokens, pad_map, tokens_to_map
@@ -119,8 +119,7 @@ class SpatialReductionAttention(nn.Module):
         else:
             other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding_mask), self.embed_dims
             k, = split_heads(project(self.kv, other, slice(dims)), self.num_heads)
-            v, = split_heads(project(self.kv, reduced, slice(dims, None)),
-                             self.num_heads)
+            v, = split_heads(project(self.kv, reduced, slice(dims, None)), self.num_heads)
         # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
         q, = split_heads(project(self.q, x if x_qk is None else x_qk), self.num_heads)
         key_mask, query_mask = self._key_and_query_masks(padding_mask, key_grid)
@@ -198,11 +197,5 @@ class SpatialReductionAttention(nn.Module):
                                x_qk: Tensor | None) -> Tensor:
         """Attend to each image separately, because the positions of ``key_cells`` depend on its
         size."""
-        out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
-        for index, (height, width) in enumerate(read_extents(padding_mask)):
-            cells, qk = (None if each is None else each[index].view(*grid.hw, -1)[:height, :width]
-                         .reshape(1, height * width, -1) for each in (x, x_qk))
-            if height and width:
-                out[index, :height, :width] = self(cells, (height, width), x_qk=qk).view(
-                    height, width, -1)
-        return out.flatten(1, 2)
+        parts = parts_of_images((grid, grid), [token_mask(padding_mask)], 0)
+        return run_by_image(self.forward, parts, x, x_qk)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.extents import check_mask, parts_of_images, put_tokens_back, take_tokens
+from ..functional.extents import check_mask, parts_of_images, run_by_image
 from ..functional.grids import Grid, GridLike, as_grid, check_tokens
 from ..functional.tracing import is_compiling
 from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
@@ -271,15 +271,8 @@ class PlainWindowAttention(MultiheadAttention):
             raise ValueError('windows by their number and positions of the whole grid depend on '
                              'the size of each image: padded batches are computed image by image, '
                              'which cannot be exported; leave the mask out, or give window_size')
-        outs = []
-        for index, part in enumerate(parts_of_images((grid, grid), [mask], self._all_prefix)):
-            image = take_tokens(x[index:index + 1], 1, part.queries)
-            image_qk = None if x_qk is None else take_tokens(
-                x_qk[index:index + 1], 1, part.queries)
-            out = self.forward(image, part.grids[0].hw, x_qk=image_qk)
-            assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
-            outs.append(put_tokens_back(out, 1, part.queries, x.shape[1]))
-        return torch.cat(outs)
+        parts = parts_of_images((grid, grid), [mask], self._all_prefix)
+        return run_by_image(self.forward, parts, x, x_qk)
 
     def _rotated_qkv(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
                      ) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.extents import filled_extents
-from ..functional.parts import by_rows
+from ..functional.row_chunks import by_rows
 from ..functional.tracing import layer_dtype
 
 #: The largest number of sines of pairs of boxes that may be in memory at once.

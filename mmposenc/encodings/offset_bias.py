@@ -11,7 +11,7 @@ from ..attention.terms import Term
 from ..attention.vector_terms import OffsetBias
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
-from ..functional.parts import by_rows
+from ..functional.row_chunks import by_rows
 from ..functional.tracing import are_plain, full_precision, is_compiling
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices

@@ -1,7 +1,7 @@
 """Padding masks: made from the rows and columns that images fill of a grid, and these read back."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -186,6 +186,25 @@ def _token_indices(grid: Grid, part: Grid, prefix: int, device: torch.device
     rows = torch.arange(part.height, device=device)
     cells = rows[:, None] * grid.width + torch.arange(part.width, device=device)
     return torch.cat((torch.arange(prefix, device=device), cells.flatten() + prefix))
+
+
+def run_by_image(run: Callable[..., object], parts: Sequence[ImagePart], x: Tensor,
+                 x_qk: Tensor | None) -> Tensor:
+    """What a module returns for the tokens of each image alone, (B, L, C), zero elsewhere.
+
+    Args:
+        run: takes tokens (1, L', C), their grid, and ``x_qk``.
+        parts: the part of each image.
+        x, x_qk: (B, L, C), or None.
+    """
+    outs = []
+    for index, part in enumerate(parts):
+        alone, alone_qk = (None if each is None else take_tokens(
+            each[index:index + 1], 1, part.queries) for each in (x, x_qk))
+        out = run(alone, part.grids[0].hw, x_qk=alone_qk)
+        assert isinstance(out, Tensor)  # No weights are asked for, so there is only the output.
+        outs.append(put_tokens_back(out, 1, part.queries, x.shape[1]))
+    return torch.cat(outs)
 
 
 def take_tokens(x: Tensor, dim: int, index: Tensor | None) -> Tensor:

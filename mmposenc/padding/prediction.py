@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.image_sizes import checked_img_shapes, set_img_shapes
-from .images import padded_as_alone, sample_of_one
+from .single_images import padded_as_alone, sample_of_one
 
 if TYPE_CHECKING:
     from mmengine.structures import BaseDataElement

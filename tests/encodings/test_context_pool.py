@@ -13,7 +13,7 @@ from torch import nn
 from mmposenc.encodings import ContextPool
 from mmposenc.functional import context_pool
 from mmposenc.functional.extents import extents_to_mask
-from mmposenc.functional.pooling import ablations, kernels
+from mmposenc.functional.pooling import kernels
 
 
 def build(**options):
@@ -108,8 +108,7 @@ def test_fixed_windows_and_the_mean_of_all_tokens(hw, side):
 @pytest.mark.parametrize('locality', ['gaussian', 'adaptive_window'])
 def test_weights_by_pairs_in_loops(locality, pairs, monkeypatch):
     """Eq. 3 with projections of C to C, times the kernel; all pairs at once, or some."""
-    for part in (ablations, kernels):
-        monkeypatch.setattr(part, 'STABLE_PAIRS', pairs)
+    monkeypatch.setattr(kernels, 'STABLE_PAIRS', pairs)
     module = build(weights='nonlocal', ratio=0.5, locality=locality)
     assert module.query_key.weight.shape == (2 * 8, 8)
     assert ContextPool(8, weights='nonlocal', nonlocal_dims=2).query_key.weight.shape == (4, 8)

@@ -13,7 +13,7 @@ from mmengine.structures import PixelData
 from mmseg.structures import SegDataSample
 
 from mmposenc.padding import keep_padding_out
-from mmposenc.padding.images import padded_as_alone
+from mmposenc.padding.single_images import padded_as_alone
 
 SIZES = ((97, 122), (160, 86))
 #: The size of a segmentor's pictures before they were resized, and of their label maps.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ...functional.image_sizes import set_img_shapes, top_left
 from ...functional.tracing import is_exporting
-from ...padding.images import padded_as_alone
+from ...padding.single_images import padded_as_alone
 from ..config.images import image_samples
 
 

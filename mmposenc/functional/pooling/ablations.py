@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .kernels import STABLE_PAIRS, pool_by_definition, pool_by_definition_in_parts
+from .kernels import pool_by_definition_in_parts
 
 
 def global_mean(x: Tensor, weights: Tensor) -> Tensor:
@@ -107,5 +107,5 @@ def nonlocal_pool(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | No
     if padding is not None:
         logits = logits.masked_fill(padding, -math.inf)
     cells = torch.arange(x.shape[1], device=x.device)
-    run = pool_by_definition if x.shape[1] ** 2 <= STABLE_PAIRS else pool_by_definition_in_parts
-    return run(x, logits, sigma, hw_shape, cells, kernel, causal, queries_keys=(queries, keys))
+    return pool_by_definition_in_parts(x, logits, sigma, hw_shape, cells, kernel, causal,
+                                       queries_keys=(queries, keys))

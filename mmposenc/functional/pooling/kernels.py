@@ -6,7 +6,8 @@ import math
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+
+from ..row_chunks import by_rows
 
 KERNELS = ('gaussian', 'window')
 #: Sizes below this many cells are raised to it: already there the exponent of the nearest neighbour
@@ -89,7 +90,7 @@ def signed_axis_distances(length: int, like: Tensor) -> Tensor:
 
 def pool_by_definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
                        cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
-                       part: slice = slice(None),
+                       part: Tensor | slice = slice(None),
                        queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The pooled tokens of some cells: rows of softmax(logits_j + log g_ij [+ q_i . k_j]) times x.
 
@@ -121,8 +122,6 @@ def pool_by_definition_in_parts(x: Tensor, logits: Tensor, sigma: Tensor, hw_sha
                                 queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """Compute :func:`pool_by_definition` for a few cells at a time, and again in the backward
     pass."""
-    step = max(1, STABLE_PAIRS // x.shape[1])
-    return torch.cat([
-        checkpoint(pool_by_definition, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
-                   slice(first, first + step), queries_keys, use_reentrant=False)
-        for first in range(0, len(cells), step)], 1)
+    return by_rows(lambda part: pool_by_definition(
+        x, logits, sigma, hw_shape, cells, kernel, causal, cut, part, queries_keys),
+        torch.arange(len(cells), device=x.device), STABLE_PAIRS // x.shape[1], out_dim=1)

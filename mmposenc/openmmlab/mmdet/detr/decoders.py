@@ -69,8 +69,7 @@ class DetrDecoder(DetrTransformerDecoder):
     """DETR's decoder whose layers are of :class:`DetrDecoderLayer`."""
 
     def _init_layers(self) -> None:
-        self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
-                                 for _ in range(self.num_layers))
+        self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg) for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
         self.post_norm = build_norm_layer(self.post_norm_cfg, self.embed_dims)[1]
 
@@ -84,8 +83,7 @@ class DeformableDecoder(DeformableDetrTransformerDecoder):
         if self.post_norm_cfg is not None:
             raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: a '
                              f'deformable decoder has no final norm')
-        self.layers = ModuleList(self.layer_type(**self.layer_cfg)
-                                 for _ in range(self.num_layers))
+        self.layers = ModuleList(self.layer_type(**self.layer_cfg) for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 
 
