@@ -79,6 +79,8 @@ class RelativeEncoding(nn.Module, ABC):
     #: True if it was built with ``zero_init=True``.
     starts_at_zero: bool = False
     num_prefix_tokens: int = 0
+    #: The encoding itself, if it rotates queries and keys.
+    rotation: Rotation | None = None
     #: True if the encoding does nothing but rotate queries and keys.
     only_rotates: bool = False
     #: True if terms and rotation depend only on the two cells of a pair. False if they also depend
@@ -110,11 +112,6 @@ class RelativeEncoding(nn.Module, ABC):
         Raises:
             ValueError: for grids that the encoding does not support.
         """
-
-    @property
-    def rotation(self) -> Rotation | None:
-        """The encoding itself, if it rotates queries and keys."""
-        return None
 
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None, *,
                tokens: Tensor | None = None) -> Tensor | None:
@@ -180,7 +177,7 @@ class Rotation(RelativeEncoding):
     only_rotates = True
 
     @property
-    def rotation(self) -> Rotation | None:
+    def rotation(self) -> Rotation | None:  # type: ignore[override]
         """The encoding itself."""
         return self
 

@@ -53,7 +53,7 @@ class CombinedRPE(Rotation):
         return [each.rotation for each in self._combined_encodings() if each.rotation is not None]
 
     @property
-    def rotation(self) -> Rotation | None:
+    def rotation(self) -> Rotation | None:  # type: ignore[override]
         """The encoding itself, if one of the encodings rotates."""
         return self if self._rotations() else None
 

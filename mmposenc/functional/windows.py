@@ -70,7 +70,7 @@ class Windows(NamedTuple):
         x = self._with_padding_zeroed(x)
         if self._is_one_copy(x):
             places = self._places(x.shape[0], x.device)
-            rows = _Move.apply(x.flatten(0, 1), *places)  # type: ignore[no-untyped-call]
+            rows = _moved(x.flatten(0, 1), *places)
             return rows.view(-1, self.window[0] * self.window[1], x.shape[-1])
         x = x.reshape(x.shape[0], *self.hw_shape, x.shape[-1])
         return self._split_into_windows(_fill_up(x, *self._sides()))
@@ -81,8 +81,7 @@ class Windows(NamedTuple):
             return self._with_padding_zeroed(self._join(windows))
         batch = windows.shape[0] // self.num_windows
         in_windows, in_map = self._places(batch, windows.device)
-        rows = _Move.apply(  # type: ignore[no-untyped-call]
-            windows.flatten(0, 1), in_map, in_windows)
+        rows = _moved(windows.flatten(0, 1), in_map, in_windows)
         cells = self.hw_shape[0] * self.hw_shape[1]
         return self._with_padding_zeroed(rows.view(batch, cells, windows.shape[-1]))
 
@@ -268,12 +267,17 @@ class _Move(torch.autograd.Function):
     @staticmethod
     def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None, None]:
         places, back = ctx.saved_tensors
-        return _Move.apply(grad, back, places), None, None  # type: ignore[no-untyped-call]
+        return _moved(grad, back, places), None, None
 
     @staticmethod
     def jvp(ctx: AutogradContext, tangent: Tensor, *nothing: None) -> Tensor:
-        moved: Tensor = _Move.apply(tangent, *ctx.saved_tensors)  # type: ignore[no-untyped-call]
-        return moved
+        return _moved(tangent, *ctx.saved_tensors)
+
+
+def _moved(x: Tensor, places: Tensor, back: Tensor) -> Tensor:
+    """What :class:`_Move` returns, with its type."""
+    moved: Tensor = _Move.apply(x, places, back)  # type: ignore[no-untyped-call]
+    return moved
 
 
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
