@@ -10,6 +10,7 @@ tables need of a study, so that they can be made anywhere.
 from __future__ import annotations
 
 import argparse
+import base64
 import csv
 import json
 import re
@@ -123,8 +124,8 @@ def overview(plan: Mapping[str, Any], studies: Mapping[str, Results]) -> list[li
              for each in studies[name].encodings}
     rows = [['--encodings', 'encoding', 'class',
              *(f'{name}, {size:g}x' for name, size in columns)]]
-    rows += [[name, known[name]['label'], class_text(known[name]['changes']), *(spread(mean_row(list(each.get(name, {}).values())))
-                              for each in values)]
+    rows += [[name, known[name]['label'], class_text(known[name]['changes']),
+              *(spread(mean_row(list(each.get(name, {}).values()))) for each in values)]
              for name in plan['encodings'] if any(name in each for each in values)]
     return rows
 
@@ -311,7 +312,10 @@ def main() -> None:
                for name in plan['studies'] if (KEPT / f'{name}.json').is_file()}
     for name, text in tables(plan, studies).items():
         (KEPT / name).write_text(text)
-    (KEPT / f"{plan['report']}.html").write_text(report(studies[plan['report']]))
+    page = report(studies[plan['report']])
+    (KEPT / f"{plan['report']}.html").write_text(page)
+    for number, chart in enumerate(re.findall('svg[+]xml;base64,([^"]+)', page)):
+        (ROOT / 'docs' / 'images' / f'compare_{number}.svg').write_bytes(base64.b64decode(chart))
 
 
 if __name__ == '__main__':

@@ -11,7 +11,7 @@ small=configs/classification/small
 long="none learned sincos peg irpe-k irpe-q irpe-v irpe-qk irpe-qkv irpe-bias $studies/irpe.yaml $studies/peg_places.yaml
     $studies/peg_parts.yaml $studies/peg_kernels.yaml $studies/pooling.yaml peg+irpe-k peg+contextpool contextpool
     $studies/context_pool.yaml rotary swin-bias lookhere alibi fire kerple rotary-ntk rotary-yarn liere comrope gta fourier lepe
-    $studies/rotary.yaml crpe undirected-bias dpb conv-mlp factorized cope"
+    rotary-shares crpe undirected-bias dpb conv-mlp factorized"
 python benchmarks/digits_long.py --encodings $long  # some got more: --seeds 6
 python benchmarks/digits_long.py --encodings none learned peg --scales .5 1.4 --sizes .75 1 1.5 2 --seeds 5 \
     --out $out/digits-long-scales

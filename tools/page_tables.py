@@ -1,6 +1,6 @@
 """Write the tables inside of pages again: python tools/page_tables.py.
 
-A line `<!-- tables/trees.csv -->` of a page has the table of that file below it, and `<!-- names -->`
+A line `<!-- tables/trees.csv -->` of a page has the table of that file below it, `<!-- names -->`
 has the words that `--encodings` takes, with their classes. Larger tables are links to their files,
 which the site shows as tables (docs/hooks.py).
 """

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..terminal.messages import Parser, in_a_line, reporting_errors
-from ..terminal.options import COUNT, add_config, number_between, size_or
+from ..terminal.options import COUNT, WORDS, add_config, number_between, size_or
 
 if TYPE_CHECKING:  # Imported only for annotations: torch is loaded when there is something to do.
     from ..lab.compare.running.workers import Workers
@@ -33,8 +33,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add_config(parser, 'train_dataloader.batch_size=16')
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
-                      help='names, sums as peg+irpe-k, yaml files, own classes as '
-                      'own.py:ALiBi; docs/compared.md lists them')
+                      help='words, sums as peg+irpe-k, yaml files, own classes as '
+                      f'own.py:ALiBi (docs/compared.md). Words: keep, {WORDS}')
     what.add_argument('--table', nargs='+', metavar='TABLE', default=[],
                       help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
                       'papers lists them), in the model of the config; one row: '

@@ -101,6 +101,7 @@ class RotaryEmbedding(Constants, Rotation):
     """
 
     variants = {'rotary': ('RoPE, axial', {}),
+                'rotary-shares': ('RoPE, shares of a side', dict(normalize='separate')),
                 'rotary-mixed': ('RoPE, mixed', dict(directions='learned')),
                 'rotary-spiral': ('RoPE, spiral', dict(directions=4, shared_freqs=False)),
                 'rotary-golden': ('RoPE, golden', dict(directions='golden')),

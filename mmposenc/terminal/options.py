@@ -19,6 +19,16 @@ USUAL = ('the size that the config trains with, reduced to the number of pixels 
 #: about 1e-5, and the limit is ten times that. A wrong graph differs by 1e-2 and more.
 TOLERANCE = 1e-4
 
+#: The words of ``mmposenc compare``, whose classes would load torch.
+WORDS = (
+    'none, factorized, learned, sincos, windowed-table, contextpool, conv-mlp, fourier, peg, '
+    'peg-bn, alibi, cope, decomposed, dpb, fire, gta, huang, irpe-k, irpe-q, irpe-v, irpe-qk, '
+    'irpe-qkv, irpe-bias, kerple, kerple-power, crpe, lepe, log-cpb, lookhere, lookhere-90, '
+    'lookhere-45, comrope, comrope-ap, liere, pape, pape-ri, query-absolute-1d, '
+    'query-relative-1d, query-relative-2d, swin-bias, rotary, rotary-shares, rotary-mixed, '
+    'rotary-spiral, rotary-golden, rotary-ntk, rotary-yarn, rotary-entropy, sasa, shaw, '
+    'transformer-xl, undirected-bias')
+
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """Make an argparse type: a whole number within limits."""
@@ -91,8 +101,8 @@ def make_config_parser(description: str | None, example: str, prog: str | None =
 def add_encoding(parser: argparse.ArgumentParser) -> None:
     """Add ``--encoding``."""
     parser.add_argument('--encoding', metavar='NAME', help='put these position encodings into the '
-                        'model: a name, a sum as peg+irpe-k, none, or own.py:MyEncoding, as in '
-                        'mmposenc compare (docs/compared.md lists them)')
+                        'model: a word, a sum as peg+irpe-k, or own.py:MyEncoding. Words: '
+                        f'{WORDS}')
 
 
 def add_config(parser: argparse.ArgumentParser, example: str) -> None:

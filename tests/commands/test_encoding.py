@@ -12,9 +12,15 @@ from mmposenc.backbones import checkpoints
 from mmposenc.checkpoint import convert_with_report
 from mmposenc.commands import inspect, test, train
 from mmposenc.engine.config.models import build_model
+from mmposenc.engine.variants.encodings import NAMES
+from mmposenc.terminal.options import WORDS
 
 SWIN = dict(type='SwinTransformer', arch=dict(embed_dims=8, depths=[1, 1], num_heads=[1, 2]),
             window_size=4, img_size=32, out_indices=(1,))
+
+
+def test_help_lists_the_words_that_there_are():
+    assert WORDS.split(', ') == list(NAMES)
 
 
 @pytest.fixture

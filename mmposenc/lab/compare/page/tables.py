@@ -102,7 +102,9 @@ def differences_table(results: Results, at: ImageSize) -> Table:
     means = results.summary_at(at)
     for name, mean in means.items():
         cells = []
-        for role, itself in (('best', 'the best mean'), ('base', 'the base')):
+        for role, itself in (('base', 'the base'), ('best', 'the best mean')):
+            if role == 'best':
+                cells.append(Cell(mean['standing'], best_mark(mean)))
             row = rows.get((name, role))
             if row is None:
                 cells += [Cell(formats.UNKNOWN), Cell(itself)]
@@ -114,14 +116,13 @@ def differences_table(results: Results, at: ImageSize) -> Table:
                       Cell(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                            else 'same')]
         lines.append((Cell(label[name]), Cell(formats.interval_text(mean, metric)),
-                      Cell(str(mean['n'])), Cell(mean['standing'], best_mark(mean)), *cells))
+                      Cell(str(mean['n'])), *cells))
     size = next(each for each in results.sizes if each['factor'] == at)
     trained = ", the test's own size" if at == TRAINED else ''
     return Table(f'What can be best, and differences, at {formats.size_text(size)}{trained}',
-                 ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
-                  'Minus the best (95% bounds)', 'Against the best',
-                  f'Minus {label[base]} (95% interval)', f'Against {label[base]}'),
-                 lines, words=(3, 5, 7))
+                 ('Encoding', 'Mean (95% interval)', 'Seeds',
+                  f'Minus {label[base]} (95% interval)', f'Against {label[base]}', 'Stands',
+                  'Minus the best (95% bounds)', 'Against the best'), lines, words=(4, 5, 7))
 
 
 def best_mark(row: Row) -> str:

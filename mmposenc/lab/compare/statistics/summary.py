@@ -106,6 +106,10 @@ def recommendation(results: Results) -> Row:
                               for row in results.differences))]
     taken = min(level, key=lambda name: _macs_and_parameters(results, name))
     mean = mean_row(list(values[first].values()))
+    if mean['mean'] < (1 if metric.unit == '%' else 0.01):
+        return {**advice, 'reason': f'The highest {metric.label} at the trained size is '
+                f'{formats.value_text(mean["mean"], metric, unit=True)}: nothing was learned.',
+                'sure': 'Train longer, or check the data with mmposenc browse.'}
     seeds = f'mean of {mean["n"]} seeds' if mean['n'] > 1 else 'one seed'
     who = 'The model without an encoding' if first == 'none' else label[first]
     tied = [label[name] for name in known
