@@ -53,6 +53,7 @@ autodoc_inherit_docstrings = False
 
 html_theme = 'furo'
 html_static_path = ['_static']
+html_extra_path = [str(path) for path in Path(__file__).parent.glob('studies/*.html')]
 html_css_files = ['site.css']
 html_js_files = ['site.js']
 html_show_sourcelink = False

@@ -66,10 +66,14 @@ class Classes(Directive):
         return section.children
 
 
-def _show_tables(app: Any, docname: str, source: list[str]) -> None:
-    """A line that is only a link to a .csv file is shown as its table."""
-    source[0] = re.sub(r'^\[[^\]]*\]\((\S+\.csv)\)$',
-                       r'```{csv-table}\n:file: \1\n:header-rows: 1\n```', source[0], flags=re.M)
+def _for_the_site(app: Any, docname: str, source: list[str]) -> None:
+    """A line that is only a link to a .csv file is shown as its table; a report opens; and a search
+    does not begin with the READMEs of configs."""
+    text = re.sub(r'^\[[^\]]*\]\((\S+\.csv)\)$',
+                  r'```{csv-table}\n:file: \1\n:header-rows: 1\n```', source[0], flags=re.M)
+    text = re.sub(r'\[([^\]]*)\]\(studies/(\S+\.html)\)', r'<a href="../\2">\1</a>', text)
+    hidden = docname.startswith(('configs/', 'CHANGELOG'))
+    source[0] = '---\nnosearch: true\n---\n' * hidden + text
 
 
 def _spread(app: Any, env: Any, docnames: list[str]) -> None:
@@ -84,6 +88,6 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_transform(FoldersAsText)
     app.add_transform(SharpFigures)
     app.add_directive('classes', Classes)
-    app.connect('source-read', _show_tables)
+    app.connect('source-read', _for_the_site)
     app.connect('env-before-read-docs', _spread)
     return dict(parallel_read_safe=True, parallel_write_safe=True)
