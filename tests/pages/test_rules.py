@@ -68,9 +68,10 @@ def cost_cards() -> list[tuple[str, str]]:
     found = []
     for page in ('relative', 'rotary'):
         text = (ROOT / 'docs' / f'{page}.md').read_text()
-        found += re.findall(r'(?ms)^## ([\w, ]+?)$(?:(?!^## ).)*?^\| cost \| (.*?) \|$', text)
-        found += re.findall(r'(?m)^\| (\[?`\w+`.*?) \| .* \| ([^|]*) \|$',
+        found += re.findall(r'(?ms)^## ([\w, ]+?)$(?:(?!^## ).)*?^\|cost\|(.*?)\|$', text)
+        found += re.findall(r'(?m)^\|(\[?`\w+`.*?)\|.*\|([^|]*)\|$',
                             text.partition('\n## Others')[2].partition('\n## ')[0])
+    assert len(found) > 15
     return [each for each in found if not {'PaPE', '`CombinedRPE`'} & {each[0]}]
 
 
