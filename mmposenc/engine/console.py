@@ -136,9 +136,10 @@ class ConsoleHook(Hook):
         trained = sum(number for each, number in counts.items() if each.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
         part = f', {trained / 1e6:.2f} of them trained' if trained < count else ''
-        threads = f', threads: {torch.get_num_threads()}' if get_device() == 'cpu' else ''
+        device = (f'{runner.world_size} x {get_device()}' if get_device() != 'cpu' else
+                  f'the CPU, {runner.world_size} x {torch.get_num_threads()} threads')
         first = (f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters{part}; '
-                 f'on {runner.world_size} x {get_device()}{threads}')
+                 f'on {device}')
         for line in (first, *encoding_lines(model), *lines):
             runner.logger.info(line)
 
@@ -174,7 +175,8 @@ def _weights_line(runner: Runner) -> str:
                for cfg in listed(getattr(module, 'init_cfg', None)) if isinstance(cfg, dict)]
     files = [str(cfg.get('checkpoint')) for cfg in configs
              if cfg.get('type') in ('Pretrained', 'PretrainedInit')]
-    return f'weights of {", ".join(files)}; all others are random' if files else 'weights: random'
+    return (f'weights of {", ".join(files)}; all others are random' if files else
+            'starts from random weights')
 
 
 def _lower_log_interval(runner: Runner) -> None:

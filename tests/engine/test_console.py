@@ -34,7 +34,7 @@ def test_training_and_testing_take_few_lines(tmp_path, monkeypatch, capfd) -> No
     told = '\n'.join(lines[:first])
     begins = re.search(r' (training \w+ on \w+: [\d.]+ million parameters.*)', told)
     assert 'steps' in told and 'images in batches of' in told and 'results in ' in told
-    assert ' weights: random\n' in told
+    assert ' starts from random weights\n' in told
     assert re.search(r' PEG after block 0 of stages 0 to 3: 4 modules, [\d,]+ parameters\n', told)
     assert told.count('is skipped since its requires_grad') == 1
     last = ' '.join(line[9:] for line in lines[-3:])
@@ -114,7 +114,7 @@ def test_where_the_weights_start(tmp_path, capsys) -> None:
     for i, (options, told) in enumerate((
             ({'load_from': weights}, f'starts from the weights of {weights}'),
             ({'load_from': weights, 'resume': True}, f'continues {weights}'),
-            ({'model': WithBackbone(None)}, 'weights: random'),
+            ({'model': WithBackbone(None)}, 'starts from random weights'),
             ({'model': WithBackbone(empty)}, f'weights of {empty}; all others are random'))):
         assert told in lines_before_training(
             capsys, tiny_run.runner(tmp_path / str(i), epochs=2, **options))

@@ -59,6 +59,8 @@ def point_to_folder(cfg: Config, folder: str) -> None:
             _read_part(parsed, phase, part)
         classes = parts['train'].classes
         _predict_classes(parsed, len(classes))
+        for key in ('data_root', 'metainfo', 'classes'):  # what a file says of its own data
+            cfg.pop(key, None)
     except ValueError as error:
         raise ValueError(f'--data {folder}: {error}') from error
     more = f', and {len(classes) - _SHOWN} more' * (len(classes) > _SHOWN)

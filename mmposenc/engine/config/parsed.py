@@ -214,10 +214,10 @@ class ParsedConfig:
                                      dict(node.get(argument) or {}))
         raise ValueError(
             f'nothing in the model of this config takes position encodings: its backbone is '
-            f'{type_name(backbone)!r}, its type {type_name(self.model)!r}. Needed: a backbone of '
-            f'mmposenc ({", ".join(own_backbones(*SLOTS))}) or of the name of one, a detector '
-            "of mmdet's DETR family, a pixel decoder of MaskFormer or Mask2Former, or the neck "
-            'mmposenc.HybridEncoder')
+            f'{type_name(backbone)!r}, its type {type_name(self.model)!r}. Put one of these in '
+            f'its place (docs/your-config.md): {", ".join(own_backbones(*SLOTS))}. Or take a '
+            "detector of mmdet's DETR family, a pixel decoder of MaskFormer or Mask2Former, or "
+            'the neck mmposenc.HybridEncoder')
 
 
 #: Parts of models that predict other classes than those of the data set: proposals have one, an

@@ -61,6 +61,7 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     if kind == 'masks':
         ParsedConfig(cfg).pipeline('train')[1].reduce_zero_label = True
     point_to_folder(cfg, str(folder))
+    assert not {'data_root', 'metainfo', 'classes'} & set(cfg)  # names of the other data
     parsed = ParsedConfig(cfg)
     assert 'reduce_zero_label' not in str(parsed.pipeline('train'))
     if kind != 'yolo':  # mmdet's data sets name a broken file

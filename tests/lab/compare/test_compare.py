@@ -179,7 +179,7 @@ def test_own_classes_are_named_again(here):
 def test_a_dry_run_lists_the_runs_and_writes_nothing(here, capsys):
     call(*ASKED, '--seeds', '2', '--sizes', '2', '--dry-run')
     told = capsys.readouterr().out
-    assert '4 runs of 1 epochs each: seeds 0, 1; sizes 1, 2' in told
+    assert '4 runs of 1 epoch each: seeds 0, 1; sizes 1, 2' in told
     assert re.search(r'peg +[0-9,]+ +[0-9.]+ +[0-9.]+\n', told)  # parameters, MACs at both sizes
     assert here.started == [] and not Path('out').exists()
 

@@ -150,7 +150,8 @@ def fitting_configs(base: StudyConfig, entries: Sequence[Entry], sizes: Sequence
 
 def runs_in_a_sentence(study: Study) -> str:
     """The number of runs of a study, in a sentence."""
-    return (f'{len(study.runs())} runs of {" ".join(map(str, study.base.length))} each: '
+    number, unit = study.base.length
+    return (f'{len(study.runs())} runs of {number} {unit[:-1] if number == 1 else unit} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(map(size_word, study.sizes))}')
 
