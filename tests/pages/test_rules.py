@@ -7,6 +7,9 @@ import pytest
 from helpers.page_blocks import ROOT
 from helpers.scripts import load_tool
 
+from mmposenc.class_index import CLASSES
+from mmposenc.encodings import ENCODINGS, CombinedRPE
+
 NUMBER = re.compile(r'(?<![\w.])\d+\.\d+(?!\.?\d)')
 
 
@@ -61,6 +64,15 @@ def test_rules_of_thumb() -> None:
     assert all(row[5].startswith('-') and float(NUMBER.search(row[5])[0]) > 6  # "came near"
                for row in rows('tables/pretrained-encodings.csv')
                if 'in its place' in row[1] or row[1] == 'none')
+
+
+def test_pages_count_what_there_is() -> None:
+    named = sum('.upstream.' in module for module in CLASSES['model'].values())
+    kinds = len(set(ENCODINGS.values()) - {CombinedRPE})
+    readme, table = ((ROOT / name).read_text() for name in ('README.md', 'docs/your-config.md'))
+    assert f'[{named} of their backbones]' in readme and f'{kinds} position encodings' in readme
+    shown = ''.join(re.findall(r'(?m)^\|mm[\w, ]+\|([^|]*)', table))
+    assert len(re.findall(r'`\w+`', shown)) == named
 
 
 def cost_cards() -> list[tuple[str, str]]:
