@@ -134,17 +134,19 @@ def _vit_options(kind: Any, state: State, archs: list[str]) -> tuple[list[str], 
     differences = {arch: _differences(kind, arch, facts) for arch in (*archs, None)}
     counts = {arch: len(options.keys() - _SIZES) for arch, options in differences.items()}
     is_relative = any('rel_pos_encoding' in name for name in state)
-    arch = min(archs, key=lambda name: (counts[name], 'patch_size' in differences[name]),
+    fitting = [name for name in archs if is_relative or 'class_token' not in differences[name]]
+    arch = min(fitting, key=lambda name: (counts[name], 'patch_size' in differences[name]),
                default=None)
     if arch is not None and not is_relative and counts[arch] > counts[None]:
         arch = None
     if not archs:  # Rotary positions, which leave no trace, are those of an arch of other sizes.
         of_names = _fitting_archs(kind, state, shapes=False)
         arch = next((name for name in of_names
-                     if not _differences(kind, name, facts).keys() - _SIZES), None)
+                     if 'rel_pos_encoding.hidden_dims' in facts
+                     or not _differences(kind, name, facts).keys() - _SIZES), None)
         arch = arch if 'rel_pos_encoding' in kind.archs.get(arch, {}) else None
     alike = [] if arch is None else [arch, *(
-        name for name in archs if name != arch and counts[name] == counts[arch]
+        name for name in fitting if name != arch and counts[name] == counts[arch]
         and 'patch_size' not in differences[name])]
     sizes = {name: facts[name] for name in vit.SIZES[:2]}
     plain = next((name for name, config in kind.archs.items()
@@ -155,8 +157,10 @@ def _vit_options(kind: Any, state: State, archs: list[str]) -> tuple[list[str], 
         options |= sizes | ({'num_heads': heads} if heads else {})
     if arch is None:
         options |= _options_of_encodings(state, facts)
+    # Loading adds the row of a token, or leaves it out.
+    ignored = (*vit.SIZES, 'pos_encoding.num_prefix_embeds' if arch else '')
     return alike, options | {name: value for name, value in _differences(kind, arch, facts).items()
-                             if name not in vit.SIZES}
+                             if name not in ignored}
 
 
 def _differences(kind: Any, arch: str | None, facts: ReadOnlyConfig) -> ConfigType:
@@ -231,8 +235,9 @@ def _facts_of_windows(state: State, patch_size: int) -> ConfigType:
     shortest, longest = min(lengths.values()), max(lengths.values())
     cells = (longest + 1) // 2
     facts: ConfigType = dict(pool=None, img_size=cells * patch_size, mask_window_padding=False)
-    if TABLE in state and (side := isqrt(state[TABLE].shape[1])) != cells:
-        facts['pos_encoding.grid_shape'] = (side, side)
+    if TABLE in state:
+        side = isqrt(state[TABLE].shape[1])
+        facts['pos_encoding.grid_shape'] = None if side == cells else (side, side)
     if shortest < longest:
         facts |= dict(window_size=(shortest + 1) // 2, global_blocks=tuple(
             block for block, length in sorted(lengths.items()) if length > shortest))
@@ -290,12 +295,14 @@ def _blocks_by_stage(state: State) -> tuple[int, ...]:
 _ALIKE = (
     (r'clip-.*', "CLIP with the exact GELU, as LAION's, DataComp's and timm's without quickgelu in "
                  'the name', {'act': 'gelu'}),
+    (r'pe-core-(tiny|small)', 'CLIP with QuickGELU, as DFN and MetaCLIP',
+     {'act': 'quick_gelu', 'rel_pos_encoding': None}),
     (r'siglip-so400m', 'SigLIP 2 for any aspect ratio (NaFlex)',
      {'pos_encoding.interpolation': 'bilinear_antialias'}),
     (r'naflex-so400m-siglip', 'SigLIP 2 for squares', {'pos_encoding.interpolation': 'bicubic'}),
     (r'siglip-base', "timm's vit_base_patch16_gap_224", {'act': 'gelu', 'num_heads': 16}),
-    (r'siglip-(base|large|so400m)', "those of timm's models of SigLIP that have the exact GELU",
-     {'act': 'gelu'}),
+    (r'siglip-(base|large|so400m)|naflex-so400m-siglip',
+     "those of timm's models of SigLIP that have the exact GELU", {'act': 'gelu'}),
     (r'naflex-base-parfac-gap', 'a model whose positions are shares of each side',
      {'pos_encoding.coordinates': 'fractional'}),
 )
@@ -324,7 +331,7 @@ def look_alikes(state_dict: State, kinds: Iterable[type], names: Iterable[str] =
     alike = {who: changes for pattern, who, changes in _ALIKE if re.fullmatch(pattern, arch)}
     tables = {**vit.ARCHS, **swin.ARCHS}
     size = options.get('img_size', tables.get(arch, {}).get('img_size', 224))
-    if arch in ('siglip-base', 'siglip-so400m'):
+    if arch in ('siglip-base', 'siglip-so400m', 'naflex-so400m-siglip'):
         alike['the image tower of Idefics2, Idefics3 or SmolVLM, whose positions are right here at '
               'this size alone'] = {'img_size': size}
     if any(name.startswith('dpt.') for name in names):
