@@ -51,9 +51,9 @@ class BucketWriter(Writer):
 
     def __init__(self, term: Table, problem: Problem) -> None:
         q, buckets, self.by_key = problem.q, term.buckets, isinstance(term, TableByKey)
-        table = with_heads(term.table).to(q.dtype)
         scale = 1.0 if self.by_key or term.on_values else problem.scale
-        self.inputs = (table.transpose(1, 2) if term.on_values else table * scale,)
+        table = (with_heads(term.table) * scale).to(q.dtype)
+        self.inputs = (table.transpose(1, 2) if term.on_values else table,)
         with_values = any(each.on_values for each in problem.terms)
         self.whole_rows = buckets.method != 'sequence' and problem.pairs >= (
             thresholds.RUNS_WITH_VALUES_FROM if with_values else thresholds.RUNS_FROM)
