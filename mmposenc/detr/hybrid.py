@@ -1,4 +1,4 @@
-"""RT-DETR's hybrid encoder; it needs only torch."""
+"""The hybrid encoder of RT-DETR and D-FINE; it needs only torch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding, listed
-from ..encodings.checks import check_at_least
+from ..encodings.checks import check_at_least, check_choices
 from ..functional.extents import mask_at_step, token_mask
 from ..functional.masking import map_to_tokens, masked_batch_norm, tokens_to_map
 from ..functional.tracing import is_compiling
@@ -21,9 +21,9 @@ from .encoders import DetrEncoder
 
 
 class HybridEncoder(BaseModule):
-    """Neck of RT-DETR (Zhao et al., CVPR 2024, Sec. 4.2) with any position encoding: attention
-    within coarse maps (AIFI), then a top-down and a bottom-up pyramid with fusion blocks of
-    convolutions (CCFF).
+    """Neck of RT-DETR (Zhao et al., CVPR 2024, Sec. 4.2) and D-FINE (Peng et al., ICLR 2025) with
+    any position encoding: attention within coarse maps (AIFI), then a top-down and a bottom-up
+    pyramid with fusion blocks of convolutions (CCFF).
 
     Args:
         in_channels: channels of each map, from fine to coarse; each map has half the size of the
@@ -34,16 +34,19 @@ class HybridEncoder(BaseModule):
         encoder_pos: absolute encoding of queries and keys: 'sine' (the release's: sines and cosines
             of rows, then of columns), the config of a TokenEncoding, or None.
         levels: indices of the maps with attention; by default the last.
-        num_blocks: number of blocks in a fusion.
-        expansion: ratio of their channels to ``out_channels`` (RT-DETR-R18: .5).
+        fusion: 'csp' (RT-DETR), or 'gelan' (D-FINE): :class:`GELANFusion`, depthwise convolutions
+            where maps shrink, and no activation before a fusion.
+        num_blocks: number of blocks in a fusion; in 'gelan' in each of its two parts.
+        expansion: ratio of their channels to ``out_channels`` (RT-DETR-R18: .5); in 'gelan' twice
+            the ratio.
         act_cfg: activation of the convolutions.
         init_cfg: mmengine's.
 
     Raises:
         ValueError: a level does not exist, or encodings do not fit.
 
-    On square maps the results equal the release's and Hugging Face's; on other maps Hugging Face's
-    (the release numbers positions column by column there). Sides may be odd. With ``padding_mask``
+    On square maps the results equal the releases' and Hugging Face's; on other maps Hugging Face's
+    (the releases number positions column by column there). Sides may be odd. With ``padding_mask``
     an image has the results that it has alone, and BatchNorm uses only valid cells.
     """
 
@@ -53,14 +56,15 @@ class HybridEncoder(BaseModule):
     def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
                  encoder: ConfigType | None = None,
                  encoder_pos: EncodingConfig | str | None = 'sine',
-                 levels: Sequence[int] | None = None, num_blocks: int = 3, expansion: float = 1.0,
-                 act_cfg: ConfigType | None = None,
+                 levels: Sequence[int] | None = None, fusion: str = 'csp', num_blocks: int = 3,
+                 expansion: float = 1.0, act_cfg: ConfigType | None = None,
                  init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg)
         count, dims = len(in_channels), out_channels
         self.levels = (count - 1,) if levels is None else tuple(levels)
         if not set(self.levels) <= set(range(count)) or len(set(self.levels)) < len(self.levels):
             raise ValueError(f'levels={self.levels} must be different maps from 0 to {count - 1}')
+        check_choices(fusion=(fusion, ('csp', 'gelan')))
         check_at_least(0, num_blocks=num_blocks)
         check_at_least(1 / dims, expansion=expansion)
         act = dict(type='SiLU') if act_cfg is None else act_cfg
@@ -87,11 +91,17 @@ class HybridEncoder(BaseModule):
         self.encoder_pos_encodings = None if cfg is None else ModuleList(
             build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract]
                            embed_dims=dims, grid_shape=(20, 20)) for _ in self.levels)
-        self.lateral_convs = ModuleList(ConvNorm(dims, dims, 1, act=act) for _ in range(count - 1))
-        self.downsample_convs = ModuleList(ConvNorm(dims, dims, 3, 2, act=act)
-                                           for _ in range(count - 1))
+        gelan = fusion == 'gelan'
+        around, kind = (None, GELANFusion) if gelan else (act, Fusion)
+        self.lateral_convs = ModuleList(ConvNorm(dims, dims, 1, act=around)
+                                        for _ in range(count - 1))
+        self.pointwise_convs = None if not gelan else ModuleList(
+            ConvNorm(dims, dims, 1) for _ in range(count - 1))
+        self.downsample_convs = ModuleList(
+            ConvNorm(dims, dims, 3, 2, groups=dims if gelan else 1, act=around)
+            for _ in range(count - 1))
         self.fpn_blocks, self.pan_blocks = (ModuleList(
-            Fusion(2 * dims, dims, num_blocks, expansion, act) for _ in range(count - 1))
+            kind(2 * dims, dims, num_blocks, expansion, act) for _ in range(count - 1))
             for _ in range(2))
 
     def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
@@ -132,8 +142,10 @@ class HybridEncoder(BaseModule):
             outs.insert(0, block(torch.cat((upper, finer), 1), masks[level]))
         for level, (down, block) in enumerate(zip(self.downsample_convs, self.pan_blocks,
                                                   strict=True)):
-            mask = masks[level + 1]
-            lower = down(outs[level], mask)
+            mask, lower = masks[level + 1], outs[level]
+            if self.pointwise_convs is not None:
+                lower = self.pointwise_convs[level](lower, masks[level])
+            lower = down(lower, mask)
             outs[level + 1] = block(torch.cat((lower, outs[level + 1]), 1), mask)
         return tuple(outs)
 
@@ -166,16 +178,16 @@ class ConvNorm(nn.Module):
     """Convolution, BatchNorm and an activation; the output is zero on padding.
 
     Args:
-        in_channels, out_channels, kernel_size, stride: arguments of the convolution, which is
-            padded by half its kernel.
+        in_channels, out_channels, kernel_size, stride, groups: arguments of the convolution, which
+            is padded by half its kernel.
         act: config of the activation, or None.
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *,
-                 act: ConfigType | None = None) -> None:
+                 groups: int = 1, act: ConfigType | None = None) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride,
-                              padding=kernel_size // 2, bias=False)
+                              padding=kernel_size // 2, groups=groups, bias=False)
         self.norm = nn.BatchNorm2d(out_channels)
         self.act = nn.Identity() if act is None else build_activation(act)
 
@@ -212,6 +224,36 @@ class Fusion(nn.Module):
             out = block(out, padding_mask)
         out = out + self.conv2(x, padding_mask)
         return out if self.conv3 is None else self.conv3(out, padding_mask)
+
+
+class GELANFusion(nn.Module):
+    """D-FINE's fusion (GELAN, Wang et al., ECCV 2024, with fewer channels): two halves of the
+    channels of a convolution, and what two :class:`Fusion` make of the second one after the other.
+
+    Args:
+        in_channels, out_channels: channels of input and output.
+        num_blocks: number of RepVGG blocks in each :class:`Fusion`.
+        expansion: twice the ratio of their channels to ``out_channels``.
+        act: config of the activation.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, num_blocks: int, expansion: float,
+                 act: ConfigType) -> None:
+        super().__init__()
+        hidden = round(out_channels * expansion // 2)
+        self.cv1 = ConvNorm(in_channels, 2 * out_channels, 1, act=act)
+        self.cv2, self.cv3 = (
+            nn.ModuleList((Fusion(channels, hidden, num_blocks, 1.0, act),
+                           ConvNorm(hidden, hidden, 3, act=act)))
+            for channels in (out_channels, hidden))
+        self.cv4 = ConvNorm(2 * (out_channels + hidden), out_channels, 1, act=act)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, in_channels, H, W) -> (B, out_channels, H, W)."""
+        parts = list(self.cv1(x, padding_mask).chunk(2, 1))
+        for fusion, conv in (self.cv2, self.cv3):
+            parts.append(conv(fusion(parts[-1], padding_mask), padding_mask))
+        return self.cv4(torch.cat(parts, 1), padding_mask)
 
 
 class RepBlock(nn.Module):

@@ -62,7 +62,8 @@ def test_equals_the_release():
 
 
 ENCODINGS = {
-    'plain': {}, 'none': dict(encoder_pos=None), 'two levels': dict(levels=(1, 2)),
+    'plain': {}, 'gelan': dict(fusion='gelan', num_blocks=1),
+    'none': dict(encoder_pos=None), 'two levels': dict(levels=(1, 2)),
     'table': dict(encoder_pos=dict(type='LearnedPositionEmbedding', grid_shape=(3, 4))),
     'peg': dict(encoder=dict(layers(), pos_encoding=dict(type='PEG'))),
     'irpe': dict(encoder=layers(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv')))}
