@@ -3,6 +3,7 @@ Hugging Face, for :class:`mmposenc.RTDETR` on :class:`mmposenc.ResNetVD`, in mmd
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
@@ -36,46 +37,69 @@ def _rename_branch(match: re.Match[str], tensor: Tensor, state: State) -> dict[s
     return {f'bbox_head.{place}.{kind}': tensor}
 
 
-def _rename_mlp(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
-    return {f'decoder.ref_point_head.{2 * int(match[1])}.{match[2]}': tensor}
+def mlp_rule(theirs: str, ours: str) -> Rule:
+    """The rule of linear layers with activations between them, which are numbered here.
+
+    Args:
+        theirs: a pattern, ``decoder.pre_bbox_head``, which may have groups.
+        ours: a template for them.
+    """
+    def renamed(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
+        *_, layer, kind = match.groups()
+        return {f'{match.expand(ours)}.{2 * int(layer)}.{kind}': tensor}
+
+    return Rule(rf'{theirs}\.layers\.(\d)\.(\w+)', renamed)
 
 
 _NECK = r'encoder\.((?:lateral_convs|downsample_convs|fpn_blocks|pan_blocks)\..*)'
-_LAYERS = (('encoder.encoder.{n}.layers.{m}', 'neck.encoders.{n}.layers.{m}', 2),
-           ('decoder.decoder.layers.{n}', 'decoder.layers.{n}', 3))
+
+
+def detector_rules(norms: Sequence[int]) -> tuple[Rule, ...]:
+    """Rules for all of a detector but its backbone.
+
+    Args:
+        norms: the numbers of the norms in a layer of the release's decoder.
+    """
+    layers = (('encoder.encoder.{n}.layers.{m}', 'neck.encoders.{n}.layers.{m}', (1, 2)),
+              ('decoder.decoder.layers.{n}', 'decoder.layers.{n}', norms))
+    return (
+        Rule(r'encoder\.input_proj\.(\d)\.(?:0|conv)\.(\w+)', r'neck.input_proj.\1.conv.\2'),
+        Rule(r'encoder\.input_proj\.(\d)\.(?:1|norm)\.(\w+)', r'neck.input_proj.\1.norm.\2'),
+        Rule(_NECK, r'neck.\1'),
+        *rules_to_ours(pair for theirs, ours, numbers in layers for pair in (
+            Pair(f'{theirs}.self_attn.in_proj_{{p}}', f'{ours}.self_attn.attn.in_proj_{{p}}'),
+            joined_pair(tuple(f'{theirs}.self_attn.{part}_proj.{{p}}' for part in 'qkv'),
+                        f'{ours}.self_attn.attn.in_proj_{{p}}'),
+            Pair(f'{theirs}.self_attn.out_proj.{{p}}', f'{ours}.self_attn.attn.out_proj.{{p}}'),
+            Pair(f'{theirs}.linear1.{{p}}', f'{ours}.ffn.layers.0.0.{{p}}'),
+            Pair(f'{theirs}.linear2.{{p}}', f'{ours}.ffn.layers.1.{{p}}'),
+            *(Pair(f'{theirs}.norm{number}.{{p}}', f'{ours}.norms.{place}.{{p}}')
+              for place, number in enumerate(numbers)))),
+        Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\.)num_points_scale', None,
+             'computed from the number of points'),
+        Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\..*)', r'\1'),
+        Rule(r'decoder\.input_proj\.(\d)\.(?:0|conv)\.(\w+)', r'input_proj.\1.conv.\2'),
+        Rule(r'decoder\.input_proj\.(\d)\.(?:1|norm)\.(\w+)', r'input_proj.\1.norm.\2'),
+        Rule(r'decoder\.enc_output\.(?:0|proj)\.(\w+)', r'memory_trans_fc.\1'),
+        Rule(r'decoder\.enc_output\.(?:1|norm)\.(\w+)', r'memory_trans_norm.\1'),
+        mlp_rule(r'decoder\.query_pos_head', 'decoder.ref_point_head'),
+        Rule(r'decoder\.(enc|dec)_(score|bbox)_head(?:\.(\d+)(?=\.weight|\.bias|\.layers))?'
+             r'(?:\.layers\.(\d))?\.(weight|bias)', _rename_branch),
+        # The last row is that of queries without an object, which stays zero.
+        *rules_to_ours([Pair('decoder.denoising_class_embed.weight',
+                             'dn_query_generator.label_embedding.weight',
+                             lambda table: table[:-1])]),
+        Rule(r'decoder\.(anchors|valid_mask)', None, 'computed here for the maps of each image'))
+
+
 _RTDETR = (
     Rule(r'backbone\.(conv1\.conv1_|stem\.)(\d)\.(conv|norm)\.(\w+)', _rename_stem),
     Rule(r'backbone\.res_layers\.(\d)\.blocks\.(\d+)\.(branch2[abc]|short)(?:\.conv(?=\.\w+\.))?'
          r'\.(conv|norm)\.(\w+)', _rename_block),
-    Rule(r'encoder\.input_proj\.(\d)\.(?:0|conv)\.(\w+)', r'neck.input_proj.\1.conv.\2'),
-    Rule(r'encoder\.input_proj\.(\d)\.(?:1|norm)\.(\w+)', r'neck.input_proj.\1.norm.\2'),
-    Rule(_NECK, r'neck.\1'),
-    *rules_to_ours(pair for theirs, ours, norms in _LAYERS for pair in (
-        Pair(f'{theirs}.self_attn.in_proj_{{p}}', f'{ours}.self_attn.attn.in_proj_{{p}}'),
-        joined_pair(tuple(f'{theirs}.self_attn.{part}_proj.{{p}}' for part in 'qkv'),
-                    f'{ours}.self_attn.attn.in_proj_{{p}}'),
-        Pair(f'{theirs}.self_attn.out_proj.{{p}}', f'{ours}.self_attn.attn.out_proj.{{p}}'),
-        Pair(f'{theirs}.linear1.{{p}}', f'{ours}.ffn.layers.0.0.{{p}}'),
-        Pair(f'{theirs}.linear2.{{p}}', f'{ours}.ffn.layers.1.{{p}}'),
-        *(Pair(f'{theirs}.norm{norm + 1}.{{p}}', f'{ours}.norms.{norm}.{{p}}')
-          for norm in range(norms)))),
-    Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\.)num_points_scale', None,
-         'computed from the number of points'),
-    Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\..*)', r'\1'),
-    Rule(r'decoder\.input_proj\.(\d)\.(?:0|conv)\.(\w+)', r'input_proj.\1.conv.\2'),
-    Rule(r'decoder\.input_proj\.(\d)\.(?:1|norm)\.(\w+)', r'input_proj.\1.norm.\2'),
-    Rule(r'decoder\.enc_output\.(?:0|proj)\.(\w+)', r'memory_trans_fc.\1'),
-    Rule(r'decoder\.enc_output\.(?:1|norm)\.(\w+)', r'memory_trans_norm.\1'),
-    Rule(r'decoder\.query_pos_head\.layers\.(\d)\.(\w+)', _rename_mlp),
-    Rule(r'decoder\.(enc|dec)_(score|bbox)_head(?:\.(\d+)(?=\.weight|\.bias|\.layers))?'
-         r'(?:\.layers\.(\d))?\.(weight|bias)', _rename_branch),
-    # The last row is that of queries without an object, which stays zero.
-    *rules_to_ours([Pair('decoder.denoising_class_embed.weight',
-                         'dn_query_generator.label_embedding.weight', lambda table: table[:-1])]),
-    Rule(r'decoder\.(anchors|valid_mask)', None, 'computed here for the maps of each image'),
+    *detector_rules((1, 2, 3)),
 )
 #: Hugging Face's names as those of the releases; files of transformers 4 and 5 differ.
-_HUGGING_FACE = (
+HUGGING_FACE = (
     (r'^model\.decoder\.class_embed', 'decoder.dec_score_head'),
     (r'^model\.decoder\.bbox_embed', 'decoder.dec_bbox_head'),
     (r'^model\.decoder\.query', 'decoder.query'),
@@ -96,18 +120,26 @@ _HUGGING_FACE = (
 )
 
 
-def _huggingface_rules(state: State) -> tuple[Rule, ...]:
-    """The rules for a file, which may have the branches of the head twice."""
+def huggingface_rules(rules: Sequence[Rule]) -> Callable[[State], tuple[Rule, ...]]:
+    """The rules for a file of Hugging Face's, which may have the branches of the head twice.
+
+    Args:
+        rules: those of the release's names.
+    """
     names = r'()(class|bbox)_embed\.(\d+)(?:\.layers\.(\d))?\.(weight|bias)'
-    twice = any(name.startswith('decoder.dec_score_head.') for name in state)
-    return (*_RTDETR, Rule(names, None, 'the same tensors as those of model.decoder') if twice
-            else Rule(names, _rename_branch))
+
+    def of_file(state: State) -> tuple[Rule, ...]:
+        twice = any(name.startswith('decoder.dec_score_head.') for name in state)
+        return (*rules, Rule(names, None, 'the same tensors as those of model.decoder') if twice
+                else Rule(names, _rename_branch))
+
+    return of_file
 
 
 SOURCES = (
     # A whole detector, or its backbone alone.
     Source('rt-detr', _RTDETR, ((r'^(?=conv1\.conv1_|res_layers\.)', 'backbone.'),),
            of_detector=True, files="the releases of RT-DETR, RT-DETRv2 and DEIM's RT-DETRv2"),
-    Source('huggingface-rt-detr', _huggingface_rules, _HUGGING_FACE, of_detector=True,
+    Source('huggingface-rt-detr', huggingface_rules(_RTDETR), HUGGING_FACE, of_detector=True,
            files='RT-DETR and RT-DETRv2 of Hugging Face'),
 )

@@ -16,7 +16,8 @@ from torch import Tensor
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, CLIP, SigLIP, SAM, '
              'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR, '
-             "Deformable DETR and RT-DETR, and timm's of the models that docs/weights.md lists")
+             "Deformable DETR, RT-DETR and D-FINE, and timm's of the models that docs/weights.md "
+             'lists')
 
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).
 Rename = Callable[['re.Match[str]', Tensor, Mapping[str, Tensor]], Mapping[str, Tensor]]

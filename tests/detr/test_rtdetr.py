@@ -1,19 +1,14 @@
 """RT-DETR against the numbers of transformers' model, and its promises about sizes and padding."""
-import json
-import math
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from helpers import tiny_detr as tiny
-from helpers.golden_files import GOLDEN_DIR, load_golden
-from mmdet.structures import DetDataSample
-from mmengine.structures import InstanceData
+from helpers.golden_files import load_golden
+from helpers.released_detectors import SIZES, drawn_images, drawn_weights, names_in, samples
 
 from mmposenc.checkpoint import convert
 
-SIZES = ((96, 96), (64, 160))
 RESNET = partial(dict, type='mmposenc.ResNetVD', base_channels=4, stem_channels=4,
                  out_indices=(1, 2, 3), norm_cfg=dict(type='BN', requires_grad=False))
 V2 = partial(tiny.rtdetr, dims=24, heads=3, channels=(32, 64, 128), backbone=RESNET(depth=50))
@@ -25,59 +20,19 @@ CASES = {
 
 def released(case: str) -> dict[str, torch.Tensor]:
     """Random weights under Hugging Face's names, which the golden numbers are of."""
-    shapes = json.loads((GOLDEN_DIR / 'rt_detr.json').read_text())
-    shapes = {**shapes[case[:2]], **shapes[case]}
-    rng, weights = np.random.RandomState(0), {}  # Its numbers are the same everywhere.
-    for name, shape in sorted(shapes.items()):
-        module, _, kind = name.rpartition('.')
-        numbers = torch.from_numpy(rng.standard_normal(shape))
-        if len(shapes.get(f'{module}.weight', ())) == 1:  # a norm's
-            numbers = 0.2 * numbers + (kind in ('weight', 'running_var'))
-            weights[name] = numbers.abs() if kind == 'running_var' else numbers
-        else:
-            weights[name] = numbers * (math.prod(shape[1:]) ** -0.5 if len(shape) > 1 else 0.3)
-    return weights
-
-
-def samples(size: tuple[int, int]) -> list[DetDataSample]:
-    boxes = torch.tensor([[0.4, 0.5, 0.3, 0.4], [0.7, 0.3, 0.2, 0.25], [0.3, 0.6, 0.5, 0.3]],
-                         dtype=torch.float64)
-    corners = torch.cat((boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2), 1)
-    corners *= torch.tensor([*size[::-1], *size[::-1]])
-    found = []
-    for part, labels in ((slice(0, 2), [2, 0]), (slice(2, 3), [0])):
-        sample = DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=size))
-        sample.gt_instances = InstanceData(bboxes=corners[part], labels=torch.tensor(labels))
-        found.append(sample)
-    return found
-
-
-def drawn(of_corners, of_others, x, *args, dtype=None):
-    """In the place of random numbers for denoising: for each corner its own."""
-    return torch.tensor(of_corners if x.shape[-1:] == (4,) else [of_others],
-                        dtype=dtype or x.dtype).expand(x.shape).clone()
-
-
-@pytest.fixture
-def float64():
-    """mmdet's denoising makes tensors of the default dtype."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+    shapes = names_in('rt_detr.json')
+    return drawn_weights({**shapes[case[:2]], **shapes[case]})
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_scores_boxes_and_losses_are_those_of_transformers(case, monkeypatch, float64) -> None:
+def test_scores_boxes_and_losses_are_those_of_transformers(case, same_noise, float64) -> None:
     """On a square and on an oblong image; with losses of the encoder, each layer and denoising."""
     model = tiny.build(CASES[case]()).double()
     state = convert(released(case), 'huggingface-rt-detr')
     _, expected = load_golden('rt_detr')
-    monkeypatch.setattr(torch, 'rand_like', partial(drawn, [0.1, 0.9, 0.7, 0.3], 0.2))
-    monkeypatch.setattr(torch, 'randint_like', partial(drawn, [1, 0, 0, 1], 1))
     eps = torch.finfo(torch.float32).eps  # mmdet adds it to the number of boxes.
     for number, size in enumerate(SIZES):
-        images = torch.from_numpy(np.random.RandomState(size[1]).randint(
-            0, 256, (2, 3, *size))).double() / 255
+        images = drawn_images(size)
         model.load_state_dict(state)
         with torch.no_grad():
             logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
@@ -99,14 +54,12 @@ PADDING = {
 
 
 @pytest.mark.parametrize('case', PADDING)
-def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, monkeypatch, float64) -> None:
+def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, same_noise, float64) -> None:
     """Beside a larger image, and one that is a cell high at the coarsest level. BatchNorm of a
     training sees all images, so it is in evaluation."""
-    monkeypatch.setattr(torch, 'rand_like', partial(drawn, [0.1, 0.9, 0.7, 0.3], 0.2))
-    monkeypatch.setattr(torch, 'randint_like', partial(drawn, [1, 0, 0, 1], 1))
     model = tiny.build(tiny.rtdetr(**PADDING[case])).double()
     sizes = ((64, 100), (31, 80), (96, 128))
-    together, *alone = [results(model, each) for each in (sizes, *((size,) for size in sizes))]
+    together, *alone = [tiny.results(model, each) for each in (sizes, *((size,) for size in sizes))]
     for number, (predicted, _) in enumerate(alone):
         for key in ('scores', 'bboxes'):
             torch.testing.assert_close(together[0][number][key], predicted[0][key], rtol=1e-6,
@@ -116,23 +69,6 @@ def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, monkeypatch, 
         torch.testing.assert_close(loss, mean, rtol=1e-6, atol=1e-6)
     sum(loss.sum() for loss in together[1].values()).backward()
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
-
-
-def results(model, sizes, **options):
-    """Predicted instances and losses of images."""
-    data = model.data_preprocessor(tiny.images(sizes, **options), training=True)
-    images, found = data['inputs'].double(), data['data_samples']
-    images.img_shapes = data['inputs'].img_shapes
-    for sample in found:
-        sample.gt_instances.bboxes = sample.gt_instances.bboxes.double()
-    model.eval()
-    with torch.no_grad():
-        predicted = [each.pred_instances for each in model(images, found, mode='predict')]
-    model.train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.eval()
-    return predicted, model(images, found, mode='loss')
 
 
 def test_images_without_objects_and_all_cells_as_queries() -> None:

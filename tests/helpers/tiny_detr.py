@@ -278,7 +278,7 @@ def rtdetr(type_: str = 'mmposenc.RTDETR', *, dims: int = 16, neck_dims: int = 1
                          **(encoder or {})), **(neck or {})),
         'decoder': dict(num_layers=2, layer_cfg=dict(
             self_attn_cfg=attention(dims, heads),
-            cross_attn_cfg=dict(attention(dims, heads), num_levels=3, **(cross or {})),
+            cross_attn_cfg={**attention(dims, heads), 'num_levels': 3, **(cross or {})},
             ffn_cfg=ffn(dims, 20, 'ReLU')), **(decoder or {})),
         'bbox_head': dict(type='DINOHead', num_classes=3, embed_dims=dims,
                           sync_cls_avg_factor=True,
@@ -292,3 +292,30 @@ def rtdetr(type_: str = 'mmposenc.RTDETR', *, dims: int = 16, neck_dims: int = 1
             dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
             dict(type='IoUCost', iou_mode='giou', weight=2.0)])),
         'test_cfg': dict(max_per_img=7), **model})
+
+
+def dfine(*, cross: dict | None = None, neck: dict | None = None, head: dict | None = None,
+          **options: Any) -> ConfigDict:
+    """A small D-FINE; arguments are those of :func:`rtdetr`, and what is added to the head."""
+    cfg = rtdetr('mmposenc.DFINE', cross={'num_points': [3, 1, 2], **(cross or {})},
+                 neck={'fusion': 'gelan', 'num_blocks': 1, 'expansion': 0.5, **(neck or {})},
+                 **options)
+    cfg.bbox_head.update(type='mmposenc.DFINEHead', **(head or {}))
+    return cfg
+
+
+def results(model: nn.Module, sizes: Any, **options: Any) -> tuple[list, dict[str, Tensor]]:
+    """Predicted instances, and losses with BatchNorm in evaluation, of images in float64."""
+    data = model.data_preprocessor(images(sizes, **options), training=True)
+    batch, found = data['inputs'].double(), data['data_samples']
+    batch.img_shapes = data['inputs'].img_shapes
+    for sample in found:
+        sample.gt_instances.bboxes = sample.gt_instances.bboxes.double()
+    model.eval()
+    with torch.no_grad():
+        predicted = [each.pred_instances for each in model(batch, found, mode='predict')]
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    return predicted, model(batch, found, mode='loss')

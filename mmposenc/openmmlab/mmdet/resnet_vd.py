@@ -37,12 +37,20 @@ class ResNetVD(ResNetV1d):
         if not is_pretrained(self.init_cfg):
             super().init_weights()
             return
-        checkpoint = self.init_cfg['checkpoint']
-        state = convert_with_report(read_checkpoint(checkpoint).state_dict).state_dict
-        if inner := {name.removeprefix('backbone.'): value for name, value in state.items()
-                     if name.startswith('backbone.')}:
-            state = inner
-        load_pretrained(self, state, name=str(checkpoint))
+        load_released(self, self.init_cfg['checkpoint'])
+
+
+def load_released(backbone: nn.Module, checkpoint: str) -> None:
+    """Load a release's file of a backbone, or of a detector with it.
+
+    Raises:
+        ValueError: it does not fit.
+    """
+    state = convert_with_report(read_checkpoint(checkpoint).state_dict).state_dict
+    if inner := {name.removeprefix('backbone.'): value for name, value in state.items()
+                 if name.startswith('backbone.')}:
+        state = inner
+    load_pretrained(backbone, state, name=str(checkpoint))
 
 
 __all__ = ['ResNetVD']

@@ -108,9 +108,10 @@ FAMILY = dict(
     DeformableDETR=deformable(), relation=dino(decoder=dict(
         relation=dict(type='mmposenc.PositionRelation'))), two_stages=deformable(
         levels=2, dims=256, as_two_stage=True, with_box_refine=True),
-    conditional=tiny_detr.conditional(), dab=tiny_detr.dab(), rtdetr=tiny_detr.rtdetr())
+    conditional=tiny_detr.conditional(), dab=tiny_detr.dab(), rtdetr=tiny_detr.rtdetr(),
+    dfine=tiny_detr.dfine())
 #: Those whose raw graph is none that another test exports.
-RAW = ('dino', 'two_stages', 'conditional', 'dab', 'rtdetr')
+RAW = ('dino', 'two_stages', 'conditional', 'dab', 'rtdetr', 'dfine')
 
 
 @pytest.mark.filterwarnings('ignore')

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.building import build_activation
 from mmposenc.detr.hybrid import ConvNorm
+from mmposenc.detr.refinement import linear_layers
 from mmposenc.encodings.checks import check_choices
 
 from .decoders import DeformableDecoder
@@ -54,11 +55,8 @@ class RTDETRDecoder(DeformableDecoder):
             raise ValueError(f'decoder.eval_layers={self.eval_layers} must be from 1 to num_layers='
                              f'{self.num_layers}')
         dims = self.embed_dims
-        hidden = 2 * dims if self.query_pos_layers == 2 else dims
-        layers: list[nn.Module] = [nn.Linear(4, hidden)]
-        for channels in (hidden,) * (self.query_pos_layers - 2) + (dims,):
-            layers += [build_activation(self.mlp_act_cfg), nn.Linear(hidden, channels)]
-        self.ref_point_head = nn.Sequential(*layers)
+        hidden = (2 * dims,) if self.query_pos_layers == 2 else (dims, dims)
+        self.ref_point_head = linear_layers((4, *hidden, dims), self.mlp_act_cfg)
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
                 reg_branches: nn.ModuleList, **kwargs: object) -> tuple[Tensor, Tensor]:
@@ -83,6 +81,9 @@ class DenoisingQueries(CdnQueryGenerator):
     another, the queries in their place have no content and boxes of size 0 (mmdet: half the image).
     """
 
+    #: Whether a box whose sides change places by noise is turned over (D-FINE) or has no size.
+    turns_boxes = False
+
     def generate_dn_bbox_query(self, gt_bboxes: Tensor, num_groups: int) -> Tensor:
         """Noisy boxes before the sigmoid, (2 * num_groups * objects, 4), of boxes (objects, 4) in
         shares of the image, (x1, y1, x2, y2); every second group is of negative examples."""
@@ -92,7 +93,8 @@ class DenoisingQueries(CdnQueryGenerator):
         share = torch.rand_like(boxes) + negative.repeat_interleave(len(gt_bboxes))[:, None]
         sizes = (boxes[:, 2:] - boxes[:, :2]).repeat(1, 2)
         noisy = boxes + sign * share * sizes * self.box_noise_scale / 2
-        return inverse_sigmoid(bbox_xyxy_to_cxcywh(noisy.clamp(0, 1)))
+        noisy = bbox_xyxy_to_cxcywh(noisy.clamp(0, 1))
+        return inverse_sigmoid(noisy.abs() if self.turns_boxes else noisy)
 
     def collate_dn_queries(self, input_label_query: Tensor, input_bbox_query: Tensor,
                            batch_idx: Tensor, batch_size: int, num_groups: int
@@ -131,8 +133,10 @@ class RTDETR(Deformable, AnyBatchDINO):
         ValueError: options contradict each other.
     """
 
-    decoder_type = RTDETRDecoder
+    decoder_type: type[RTDETRDecoder] = RTDETRDecoder
     encodings_in = ''
+    #: Whether maps are projected although they have the channels of the decoder.
+    projects_equal_channels = True
 
     def __init__(self, *args: object, num_feature_levels: int = 3,
                  dn_cfg: ConfigType | None = None, **kwargs: object) -> None:
@@ -151,8 +155,8 @@ class RTDETR(Deformable, AnyBatchDINO):
         del self.query_embedding
         dims = self.decoder.embed_dims
         channels = getattr(self.necks[-1], 'out_channels', dims) if self.necks else dims
-        self.input_proj = nn.ModuleList(ConvNorm(channels, dims, 1)
-                                        for _ in range(self.num_feature_levels))
+        self.input_proj = None if channels == dims and not self.projects_equal_channels else (
+            nn.ModuleList(ConvNorm(channels, dims, 1) for _ in range(self.num_feature_levels)))
         for branch in self.bbox_head.reg_branches:
             for index, layer in enumerate(branch):
                 if not isinstance(layer, nn.Linear):
@@ -166,12 +170,14 @@ class RTDETR(Deformable, AnyBatchDINO):
                 nn.init.xavier_uniform_(parameter)
         for layer in self.decoder.layers:
             layer.cross_attn.init_weights()
-        for projection in (self.memory_trans_fc, *(each.conv for each in self.input_proj)):
+        for projection in (self.memory_trans_fc, *(each.conv for each in self.input_proj or ())):
             nn.init.xavier_uniform_(projection.weight)
 
-    def _projected(self, maps: Sequence[Tensor], masks: Sequence[Tensor | None]) -> list[Tensor]:
-        return [projection(each, mask)
-                for projection, each, mask in zip(self.input_proj, maps, masks, strict=True)]
+    def _projected(self, maps: Sequence[Tensor], masks: Sequence[Tensor | None]
+                   ) -> Sequence[Tensor]:
+        return maps if self.input_proj is None else [
+            projection(each, mask)
+            for projection, each, mask in zip(self.input_proj, maps, masks, strict=True)]
 
     def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
                     **kwargs: Any) -> tuple[Arguments, Arguments]:
