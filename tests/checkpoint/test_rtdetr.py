@@ -1,16 +1,17 @@
-"""Files of RT-DETR's releases and of Hugging Face fit the configs of their sizes, by all doors."""
-import json
-import lzma
+"""Files of RT-DETR, D-FINE and DEIM, of releases and of Hugging Face, fit the configs of their
+sizes, by all doors."""
 import re
 
 import pytest
 import torch
-from helpers.golden_files import GOLDEN_DIR
+from helpers.released_detectors import names_in
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
 
-PUBLISHED = json.loads(lzma.decompress((GOLDEN_DIR / 'rt_detr_published.json.xz').read_bytes()))
+PUBLISHED = names_in('rt_detr_published.json.xz') | names_in('d_fine_published.json.xz')
 CONFIGS = {
+    'd-fine n': 'd-fine_n_4xb32-132e',
+    **{f'd-fine {size}': f'd-fine_{size}_4xb8-132e' for size in 'smlx'},
     'v1 r18': 'rt-detr_r18vd_4xb4-72e', 'v1 r34': 'rt-detr_r34vd_4xb4-72e',
     'v1 r50-m': 'rt-detr_r50vd-m_4xb4-72e', 'v1 r50': 'rt-detr_r50vd_4xb4-72e',
     'v1 r101': 'rt-detr_r101vd_4xb4-72e', 'v2 r18': 'rt-detrv2_r18vd_4xb4-120e',
@@ -18,6 +19,7 @@ CONFIGS = {
     'v2 r50': 'rt-detrv2_r50vd_4xb4-72e', 'v2 r101': 'rt-detrv2_r101vd_4xb4-72e'}
 #: How files of transformers 4 name what version 5 names otherwise.
 OLD = ((r'\.aifi\.', '.encoder.'), (r'\.o_proj\.', '.out_proj.'), (r'\.mlp\.fc', '.fc'),
+       (r'\.mlp\.layers\.0\.', '.fc1.'), (r'\.mlp\.layers\.1\.', '.fc2.'),
        (r'^model\.decoder\.(class|bbox)_embed', r'\1_embed'))
 
 
@@ -27,7 +29,8 @@ def model_of(name, device, **options):
 
     from mmposenc.engine import load_config
     init_default_scope('mmdet')
-    cfg = load_config(f'mmposenc::detection/rt_detr/{name}_coco.py')
+    folder = 'd_fine' if 'd-fine' in name else 'rt_detr'
+    cfg = load_config(f'mmposenc::detection/{folder}/{name}_coco.py')
     cfg.merge_from_dict({'model.backbone.init_cfg': None, **options})
     with torch.device(device):
         return MODELS.build(cfg.model)
@@ -45,6 +48,8 @@ def test_names_and_shapes_of_every_published_size(case) -> None:
     model = model_of(CONFIGS[size], 'meta', **(
         {'model.decoder.layer_cfg.cross_attn_cfg.num_points': [int(points)] * 3} if points else {}))
     expected = shapes_of(model.state_dict())
+    if case.startswith('d-fine'):
+        assert shapes_of(model_of(f'deim-{CONFIGS[size]}', 'meta').state_dict()) == expected
     files = [shapes]
     if case.startswith('huggingface'):
         old = {}
@@ -55,16 +60,18 @@ def test_names_and_shapes_of_every_published_size(case) -> None:
         files.append(old)
     for file in files:
         state = {name: torch.empty(shape, device='meta') for name, shape in file.items()}
-        assert recognise(state) == ('huggingface-' * case.startswith('h') + 'rt-detr')
+        source = 'd-fine' if 'd-fine' in case else 'rt-detr'
+        assert recognise(state) == ('huggingface-' * case.startswith('h') + source)
         assert shapes_of(convert_with_report(state).state_dict) == expected
 
 
-def test_a_release_loads_by_every_door(tmp_path) -> None:
+@pytest.mark.parametrize('case, larger', [('v1 r18', 'v1 r50-m'), ('d-fine s', 'd-fine m')])
+def test_a_release_loads_by_every_door(case, larger, tmp_path) -> None:
     """As a training writes it, with averaged weights beside the others, and as a backbone alone."""
     from mmposenc.backbones.checkpoints import load_pretrained
     from mmposenc.commands.convert import main
     torch.manual_seed(0)
-    state = {name: torch.rand(shape) for name, shape in PUBLISHED['v1 r18'].items()
+    state = {name: torch.rand(shape) for name, shape in PUBLISHED[case].items()
              if 'num_batches' not in name and name not in ('decoder.anchors', 'decoder.valid_mask')}
     file = tmp_path / 'release.pth'
     torch.save({'model': {name: value + 1 for name, value in state.items()},
@@ -72,11 +79,11 @@ def test_a_release_loads_by_every_door(tmp_path) -> None:
     assert read_checkpoint(file).ignored == ['model', 'last_epoch', 'updates']
     main(['auto', str(file), str(tmp_path / 'ours.pth')])
     expected = torch.load(tmp_path / 'ours.pth')['state_dict']
-    model = model_of(CONFIGS['v1 r18'], 'cpu')
+    name = CONFIGS[case]
+    model = model_of(name, 'cpu')
     load_pretrained(model, file)
     torch.testing.assert_close({key: model.state_dict()[key] for key in expected},
                                dict(expected), rtol=0, atol=0)
-    name = CONFIGS['v1 r18']
     pretrained = dict(type='Pretrained', checkpoint=str(file))
     for options in ({'model.init_cfg': pretrained}, {'model.backbone.init_cfg': pretrained}):
         other = model_of(name, 'cpu', **options)
@@ -85,4 +92,4 @@ def test_a_release_loads_by_every_door(tmp_path) -> None:
             assert 'num_batches' in key or torch.equal(value, expected[f'backbone.{key}'])
     assert torch.equal(other.decoder.layers[0].norms[0].weight, torch.ones(256))
     with pytest.raises(ValueError, match=r'(?s)does not fit the model:\n.*of another shape'):
-        load_pretrained(model_of('rt-detr_r50vd-m_4xb4-72e', 'cpu'), file)
+        load_pretrained(model_of(CONFIGS[larger], 'cpu'), file)

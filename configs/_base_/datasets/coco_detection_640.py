@@ -12,6 +12,15 @@ train_pipeline = [
     dict(type='Resize', scale=(640, 640), keep_ratio=False),
     dict(type='FilterAnnotations', min_gt_bbox_wh=(1, 1), keep_empty=False),
     dict(type='PackDetInputs')]
+# What DEIM mixes of several images.
+mosaic = dict(type='RandomApply', prob=0.5, transforms=[
+    dict(type='CachedMosaic', img_scale=(320, 320), pad_val=0, max_cached_images=50),
+    dict(
+        type='RandomAffine', max_rotate_degree=10, max_translate_ratio=0.1,
+        scaling_ratio_range=(0.5, 1.5), max_shear_degree=0, border_val=(0, 0, 0))])
+mixture = dict(
+    type='CachedMixUp', img_scale=(640, 640), ratio_range=(1, 1), pad_val=0, max_cached_images=20,
+    prob=0.5)
 test_pipeline = [
     dict(type='mmposenc.LoadImageFromFile'),
     dict(type='Resize', scale=(640, 640), keep_ratio=False),

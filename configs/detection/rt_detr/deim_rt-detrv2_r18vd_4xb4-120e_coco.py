@@ -13,22 +13,13 @@ model = dict(
     bbox_head=dict(loss_cls=dict(
         _delete_=True, type='mmposenc.MatchabilityAwareLoss', gamma=1.5)))
 
-strong_pipeline = _base_.train_pipeline
-mosaic = dict(type='RandomApply', prob=0.5, transforms=[
-    dict(type='CachedMosaic', img_scale=(320, 320), pad_val=0, max_cached_images=50),
-    dict(
-        type='RandomAffine', max_rotate_degree=10, max_translate_ratio=0.1,
-        scaling_ratio_range=(0.5, 1.5), max_shear_degree=0, border_val=(0, 0, 0))])
-mixture = dict(
-    type='CachedMixUp', img_scale=(640, 640), ratio_range=(1, 1), pad_val=0, max_cached_images=20,
-    prob=0.5)
-dense_pipeline = [*strong_pipeline[:2], mosaic, *strong_pipeline[2:-2], mixture,
-                  *strong_pipeline[-2:]]
+dense_pipeline = [*_base_.train_pipeline[:2], _base_.mosaic, *_base_.train_pipeline[2:-2],
+                  _base_.mixture, *_base_.train_pipeline[-2:]]
 train_dataloader = dict(dataset=dict(pipeline=_base_.plain_pipeline))
 custom_hooks = [
     _base_.custom_hooks[0],
     dict(type='PipelineSwitchHook', switch_epoch=4, switch_pipeline=dense_pipeline),
-    dict(type='PipelineSwitchHook', switch_epoch=64, switch_pipeline=strong_pipeline),
+    dict(type='PipelineSwitchHook', switch_epoch=64, switch_pipeline=_base_.train_pipeline),
     _base_.custom_hooks[1]]
 
 optim_wrapper = dict(optimizer=dict(lr=0.0002))
