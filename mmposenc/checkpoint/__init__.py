@@ -22,7 +22,7 @@ from .rules import Converted, Family, Source, UnknownNames
 from .to_timm import back_to_timm
 
 #: All sources by their names. Each is declared beside its tables of names. A file is of the first
-#: whose rules know all of its names.
+#: whose rules know all of its names, else of the first that leaves out what lies around a tower.
 SOURCES: dict[str, Source] = {source.name: source for each in (
     pvt, vit, eva, vit_names, detr, rtdetr, dfine, beit, swin, sam, mm_vit, eomt)
     for source in each.SOURCES}
@@ -119,7 +119,8 @@ def recognise(state_dict: Mapping[str, Tensor]) -> str | None:
 
 
 def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert by the first source whose rules know all names, of the file or of its backbone.
+    """Convert by the first source whose rules know all names of the file; else by the first that
+    knows those of a part, such as an image tower or a backbone.
 
     Raises:
         ValueError: as :func:`recognise`. It names the weights that the rules of the nearest source
@@ -130,7 +131,7 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
         return Converted(dict(state_dict))
     parts = {prefix: {name: value for name, value in state.items() if name.startswith(prefix)}
              for prefix in ('', 'backbone.')}
-    errors = []
+    errors, of_part = [], None
     for source, (prefix, weights) in product(SOURCES.values(), parts.items()):
         if not weights:
             continue
@@ -141,8 +142,13 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
             errors.append(error)
         else:
             others = dict.fromkeys((name for name in state if name not in weights), _OTHER_PARTS)
-            return replace(converted, dropped=others | {
+            converted = replace(converted, dropped=others | {
                 f'{prefix}{name}': reason for name, reason in converted.dropped.items()})
+            if not {_OTHER_PARTS, source.outside} & set(converted.dropped.values()):
+                return converted
+            of_part = of_part or converted
+    if of_part is not None:
+        return of_part
     nearest = min(errors, key=lambda error: len(error.unknown) / error.count)
     for source in SOURCES.values():
         for refusal in source.refuses:
