@@ -22,6 +22,7 @@ from mmposenc.engine.apps.export_check import compare_with_model, pictures_of_te
 from mmposenc.engine.apps.raw_outputs import Detections, RawOutputs
 from mmposenc.engine.config.images import image_samples
 from mmposenc.engine.config.models import build_model
+from mmposenc.engine.config.parsed import ParsedConfig
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
@@ -225,9 +226,9 @@ def test_the_file_names_its_channels_and_says_how_predict_resizes(channels, opti
     cfg = config(dict(backbone=dict(in_channels=channels),
                       data_preprocessor=dict(type='DetDataPreprocessor', **options)),
                  test_dataloader=dict(dataset=dict(pipeline=pipeline)))
-    assert module.order_of_channels(cfg) == named
-    assert module.steps_before_the_network(cfg) == [resize, dict(type='CenterCrop')]
-    assert module.steps_before_the_network(config({})) == []
+    assert module.order_of_channels(ParsedConfig(cfg)) == named
+    assert module.steps_before_the_network(ParsedConfig(cfg)) == [resize, dict(type='CenterCrop')]
+    assert module.steps_before_the_network(ParsedConfig(config({}))) == []
 
 
 def test_differences_are_shares_of_the_largest_number_too():
