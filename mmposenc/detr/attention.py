@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.attend import attend
@@ -16,6 +15,7 @@ from ..backbones.optional_mmengine import BaseModule
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
 from ..functional.grids import GridLike
+from ..functional.linear import linear, project
 from ..functional.packing import Packing
 from .building import build_dropout, check_batch_first
 
@@ -42,10 +42,10 @@ class ProjectedAttention(nn.MultiheadAttention):
         # Three products: with one joint product, the gradients would have to be concatenated.
         weights = self.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        heads = [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+        heads = [linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
                  for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
         out, attention = run(*heads)
-        return self.out_proj(join_heads(out)), attention
+        return project(self.out_proj, join_heads(out)), attention
 
 
 class MultiheadAttention(BaseModule):

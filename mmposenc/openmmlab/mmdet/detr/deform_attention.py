@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from mmposenc.compat.deform_attn import host_shapes, ms_deform_attn_forward, note_host_shapes
 from mmposenc.detr.building import check_batch_first
 from mmposenc.encodings.checks import check_choices
+from mmposenc.functional.linear import project
 
 
 class MultiScaleDeformableAttention(MMCVDeformable):
@@ -87,12 +88,13 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         if sum(height * width for height, width in shapes) != value.shape[1]:
             raise ValueError(f'value has {value.shape[1]} tokens, but spatial_shapes={shapes} has '
                              f'{sum(height * width for height, width in shapes)} cells')
-        value = self.value_proj(value)
+        value = project(self.value_proj, value)
         if key_padding_mask is not None:
             value = value.masked_fill(key_padding_mask[..., None], 0.0)
         value = value.unflatten(2, (self.num_heads, -1))
-        offsets = self.sampling_offsets(query).unflatten(2, (self.num_heads, -1, 2))
-        weights = self.attention_weights(query).unflatten(2, (self.num_heads, -1)).softmax(-1)
+        offsets = project(self.sampling_offsets, query).unflatten(2, (self.num_heads, -1, 2))
+        weights = project(self.attention_weights, query)
+        weights = weights.unflatten(2, (self.num_heads, -1)).softmax(-1)
         if self.sampling == 'bilinear' and len(set(self.points)) == 1:
             of_levels = (self.num_levels, self.num_points)
             offsets, weights = offsets.unflatten(3, of_levels), weights.unflatten(3, of_levels)
@@ -101,7 +103,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         else:
             out = self._sum_of_levels(value, spatial_shapes, reference_points, offsets, weights,
                                       valid_ratios)
-        return self.dropout(self.output_proj(out)) + identity
+        return self.dropout(project(self.output_proj, out)) + identity
 
     def _sampled(self, value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,
                  locations: Tensor, weights: Tensor) -> Tensor:
