@@ -114,13 +114,13 @@ def _token_kinds(model: nn.Module) -> list[Kind]:
                 kind.add(path, module)
     for key, numbers in stages.items():
         kinds[key].text += (f' of {_numbers_text("stage", numbers)}' if numbers else '') + key[2]
-    inside: dict[tuple[str, str], Kind] = {}
+    inside: dict[tuple[str, str, bool], Kind] = {}
     for name, module in model.named_modules():
         if isinstance(module, TokenEncoding) and module not in between:
-            class_and_owner = type(module).__name__, _owner_text(name)
-            inside.setdefault(class_and_owner, Kind('')).add(name, module)
-    for (class_name, owner), kind in inside.items():
-        where = ('added to queries or keys' if '_pos_encodings' in owner
+            key_of_inside = type(module).__name__, _owner_text(name), '_pos_encodings' in name
+            inside.setdefault(key_of_inside, Kind('')).add(name, module)
+    for (class_name, owner, of_queries), kind in inside.items():
+        where = ('added to queries or keys' if of_queries
                  else f'in {counted(len(kind.modules), "MLP")}')
         kind.text = f'{class_name} {where}{owner}'
     return [*kinds.values(), *inside.values()]
@@ -192,7 +192,7 @@ def _class_prefix_text(model: nn.Module, name: str) -> str:
 
 def _owner_text(name: str) -> str:
     """The text ' of the encoder' for a part of a model other than its backbone, otherwise ''."""
-    path = re.sub(r'\.?\b(stages|blocks|layers|pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
+    path = re.sub(r'\.?\b(stages|blocks|layers|\w*pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
     path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
     # Nothing else is left of the name of an attention or encoding that is the model itself.
     return f' of the {path}' if path not in ('', 'attn', 'w_msa', 'rel_pos_encoding') else ''

@@ -52,6 +52,8 @@ class HybridEncoder(BaseModule):
 
     #: The argument that takes encodings.
     encodings_in = 'encoder'
+    #: A detector of the DETR family calls a neck that says so with the maps and their padding mask.
+    takes_padding_mask = True
 
     def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
                  encoder: ConfigType | None = None,

@@ -129,7 +129,8 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it() -> None:
 def test_sources_stand_in_the_docs() -> None:
     with open(ROOT / 'docs' / 'tables' / 'weights-sources.csv', newline='') as file:
         assert list(csv.reader(file))[1:] == [
-            [source.name, source.files] for source in SOURCES.values()]
+            [source.name, source.files] for source in SOURCES.values()
+        ], 'docs/tables/weights-sources.csv needs a row for each, in the order of SOURCES'
 
 
 TABLE = 'pos_encoding.type=mmposenc.LearnedPositionEmbedding'

@@ -20,7 +20,7 @@ SWIN = dict(type='SwinTransformer', arch=dict(embed_dims=8, depths=[1, 1], num_h
 
 
 def test_help_lists_the_words_that_there_are():
-    assert WORDS.split(', ') == list(NAMES)
+    assert WORDS.split(', ') == list(NAMES), 'WORDS in terminal/options.py, in this order'
 
 
 @pytest.fixture

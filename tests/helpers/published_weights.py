@@ -67,7 +67,9 @@ COMPUTED = {
 
 def models(kind: str) -> list[partial]:
     """Models whose weights are published under the names of a kind."""
-    return next(builders for begin, builders in MODELS.items() if kind.startswith(begin))
+    found = [builders for begin, builders in MODELS.items() if kind.startswith(begin)]
+    assert found, f'{kind} needs timm\'s model in MODELS of tests/helpers/published_weights.py'
+    return found[0]
 
 
 def published(kind: str, state: State) -> State:

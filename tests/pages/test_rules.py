@@ -70,7 +70,8 @@ def test_pages_count_what_there_is() -> None:
     named = sum('.upstream.' in module for module in CLASSES['model'].values())
     kinds = len(set(ENCODINGS.values()) - {CombinedRPE})
     readme, table = ((ROOT / name).read_text() for name in ('README.md', 'docs/your-config.md'))
-    assert f'[{named} of their backbones]' in readme and f'{kinds} position encodings' in readme
+    for said in (f'[{named} of their backbones]', f'{kinds} position encodings'):
+        assert readme.count(said), f'README.md must say {said!r}'
     shown = ''.join(re.findall(r'(?m)^\|mm[\w, ]+\|([^|]*)', table))
     assert len(re.findall(r'`\w+`', shown)) == named
 

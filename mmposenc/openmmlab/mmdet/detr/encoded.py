@@ -16,7 +16,6 @@ from mmposenc.compat.deform_attn import host_shapes, level_sizes
 from mmposenc.config_types import ConfigType
 from mmposenc.detr.boxes import BoxRPB, PositionRelation, cell_boxes
 from mmposenc.detr.encoders import DetrEncoder
-from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.encodings.base import reset_encodings
 from mmposenc.encodings.build import construct_or_name_config
 from mmposenc.functional.extents import filled_extents, token_mask
@@ -153,7 +152,7 @@ class Encoded(DetectionTransformer):
         for neck in self.necks:
             if isinstance(neck, ChannelMapper):
                 maps = neck(maps, shapes, full_hw)
-            elif isinstance(neck, HybridEncoder):
+            elif getattr(neck, 'takes_padding_mask', False):
                 maps = neck(maps, None if shapes is None else positions.exact_mask(
                     maps[0], full_hw, list(shapes)))
             else:
@@ -235,7 +234,7 @@ class Deformable(Encoded):
         given = {}
         if encoder is not None:
             given['encoder'] = encoder.num_levels
-        elif self.necks and isinstance(self.necks[-1], HybridEncoder):
+        elif self.necks and getattr(self.necks[-1], 'takes_padding_mask', False):
             given['neck'] = len(self.necks[-1].in_channels)
         for name, levels in (*given.items(), ('decoder', cross.get('num_levels', 4))):
             if levels != self.num_feature_levels:
