@@ -192,7 +192,8 @@ def _class_prefix_text(model: nn.Module, name: str) -> str:
 
 def _owner_text(name: str) -> str:
     """The text ' of the encoder' for a part of a model other than its backbone, otherwise ''."""
-    path = re.sub(r'\.?\b(stages|blocks|layers|\w*pos_encodings)\..*$|\.?\bpos_encodings$', '', name)
+    inner = r'\.?\b(stages|blocks|layers|\w*pos_encodings)\..*$|\.?\bpos_encodings$'
+    path = re.sub(inner, '', name)
     path = re.sub(r'^(module\.)?backbone\b\.?', '', path)
     # Nothing else is left of the name of an attention or encoding that is the model itself.
     return f' of the {path}' if path not in ('', 'attn', 'w_msa', 'rel_pos_encoding') else ''
