@@ -77,8 +77,8 @@ def test_what_was_not_tested_is_no_advice(tmp_path):
     write_report(with_summary(study({'none': {1.0: [80.]}, 'peg': {1.0: [96.]}})), tmp_path)
     assert 'Take peg' not in (tmp_path / 'report.html').read_text()
     nothing = with_summary(study({'none': {1.0: [.1]}, 'peg': {1.0: [.4]}}))
-    assert nothing['recommendation']['encoding'] is None
-    assert nothing['recommendation']['reason'].endswith('0.4 %: nothing was learned.')
+    assert nothing.recommendation['encoding'] is None
+    assert nothing.recommendation['reason'].endswith('0.4 %: nothing was learned.')
 
 
 def as_text(table):
