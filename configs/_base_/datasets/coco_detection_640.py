@@ -12,6 +12,8 @@ train_pipeline = [
     dict(type='Resize', scale=(640, 640), keep_ratio=False),
     dict(type='FilterAnnotations', min_gt_bbox_wh=(1, 1), keep_empty=False),
     dict(type='PackDetInputs')]
+# Without colours, canvases and crops, for the last epochs.
+plain_pipeline = [each for each in train_pipeline if each['type'] not in ('RandomApply', 'Expand')]
 # What DEIM mixes of several images.
 mosaic = dict(type='RandomApply', prob=0.5, transforms=[
     dict(type='CachedMosaic', img_scale=(320, 320), pad_val=0, max_cached_images=50),
@@ -21,6 +23,11 @@ mosaic = dict(type='RandomApply', prob=0.5, transforms=[
 mixture = dict(
     type='CachedMixUp', img_scale=(640, 640), ratio_range=(1, 1), pad_val=0, max_cached_images=20,
     prob=0.5)
+dense_pipeline = [*train_pipeline[:2], mosaic, *train_pipeline[2:-2], mixture, *train_pipeline[-2:]]
+# DEIM's: mixed images in epochs 4 to 63 of a training that begins with the plain pipeline.
+dense_hooks = [
+    dict(type='PipelineSwitchHook', switch_epoch=4, switch_pipeline=dense_pipeline),
+    dict(type='PipelineSwitchHook', switch_epoch=64, switch_pipeline=train_pipeline)]
 test_pipeline = [
     dict(type='mmposenc.LoadImageFromFile'),
     dict(type='Resize', scale=(640, 640), keep_ratio=False),

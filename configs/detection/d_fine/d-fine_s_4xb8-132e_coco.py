@@ -15,9 +15,7 @@ optim_wrapper = dict(
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.002, by_epoch=False, begin=0, end=500),
     dict(type='ConstantLR', factor=1.0, begin=0, end=max_epochs)]
-plain_pipeline = [each for each in _base_.train_pipeline
-                  if each['type'] not in ('RandomApply', 'Expand')]
 custom_hooks = [
     {**_base_.custom_hooks[0], 'gamma': 1000},
-    dict(type='PipelineSwitchHook', switch_epoch=120, switch_pipeline=plain_pipeline)]
+    dict(type='PipelineSwitchHook', switch_epoch=120, switch_pipeline=_base_.plain_pipeline)]
 auto_scale_lr = dict(base_batch_size=32)

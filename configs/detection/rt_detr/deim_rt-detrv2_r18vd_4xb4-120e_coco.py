@@ -13,14 +13,8 @@ model = dict(
     bbox_head=dict(loss_cls=dict(
         _delete_=True, type='mmposenc.MatchabilityAwareLoss', gamma=1.5)))
 
-dense_pipeline = [*_base_.train_pipeline[:2], _base_.mosaic, *_base_.train_pipeline[2:-2],
-                  _base_.mixture, *_base_.train_pipeline[-2:]]
 train_dataloader = dict(dataset=dict(pipeline=_base_.plain_pipeline))
-custom_hooks = [
-    _base_.custom_hooks[0],
-    dict(type='PipelineSwitchHook', switch_epoch=4, switch_pipeline=dense_pipeline),
-    dict(type='PipelineSwitchHook', switch_epoch=64, switch_pipeline=_base_.train_pipeline),
-    _base_.custom_hooks[1]]
+custom_hooks = [_base_.custom_hooks[0], *_base_.dense_hooks, _base_.custom_hooks[1]]
 
 optim_wrapper = dict(optimizer=dict(lr=0.0002))
 param_scheduler = [

@@ -14,8 +14,6 @@ train_cfg = dict(max_epochs=max_epochs)
 optim_wrapper = dict(paramwise_cfg=dict(custom_keys=dict(backbone=dict(lr_mult=1.0))))
 param_scheduler = _base_.param_scheduler
 param_scheduler[1].update(end=max_epochs)
-plain_pipeline = [each for each in _base_.train_pipeline
-                  if each['type'] not in ('RandomApply', 'Expand')]
 custom_hooks = [
     *_base_.custom_hooks,
-    dict(type='PipelineSwitchHook', switch_epoch=117, switch_pipeline=plain_pipeline)]
+    dict(type='PipelineSwitchHook', switch_epoch=117, switch_pipeline=_base_.plain_pipeline)]
