@@ -76,21 +76,6 @@ def test_an_image_has_the_boxes_that_it_has_alone(case, same_noise, float64) -> 
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_images_without_objects_and_all_cells_as_queries() -> None:
-    """Also where the maps have one column at the coarsest level, or one image no object."""
-    model = tiny.build(tiny.dfine(num_queries=8 * 4 + 4 * 2 + 2, test_cfg=dict(max_per_img=9)))
-    data = tiny.images(((64, 32), (64, 32)), boxes=False)
-    tiny.total_loss(model.train(), data).backward()
-    assert all(p.grad is not None for p in model.parameters())
-    assert all(len(each.scores) == 9 for each in tiny.predict(model, data))
-    some = tiny.images(((64, 32), (64, 32)))
-    some['data_samples'][1].gt_instances = data['data_samples'][1].gt_instances
-    assert tiny.total_loss(model.train(), some).isfinite()
-    model.num_queries += 1
-    with pytest.raises(ValueError, match='num_queries=43 is more than the 42 cells of the maps'):
-        tiny.predict(model, data)
-
-
 @pytest.mark.parametrize('options, message', [
     (dict(head=dict(type='DINOHead')), "bbox_head.type='DINOHead' must be 'mmposenc.DFINEHead'"),
     (dict(head=dict(reg_max=7)), 'reg_max=7 must be even and at least 4'),

@@ -71,13 +71,18 @@ def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, same_noise, f
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
 
 
-def test_images_without_objects_and_all_cells_as_queries() -> None:
-    """Also where the maps have one column at the coarsest level; one query more is refused."""
-    model = tiny.build(tiny.rtdetr(num_queries=8 * 4 + 4 * 2 + 2, test_cfg=dict(max_per_img=9)))
+@pytest.mark.parametrize('config', [tiny.rtdetr, tiny.dfine])
+def test_images_without_objects_and_all_cells_as_queries(config) -> None:
+    """Also where the maps have one column at the coarsest level, or one image no object; one query
+    more is refused."""
+    model = tiny.build(config(num_queries=8 * 4 + 4 * 2 + 2, test_cfg=dict(max_per_img=9)))
     data = tiny.images(((64, 32), (64, 32)), boxes=False)
     tiny.total_loss(model.train(), data).backward()
     assert all(p.grad is not None for p in model.parameters())
     assert all(len(each.scores) == 9 for each in tiny.predict(model, data))
+    some = tiny.images(((64, 32), (64, 32)))
+    some['data_samples'][1].gt_instances = data['data_samples'][1].gt_instances
+    assert tiny.total_loss(model.train(), some).isfinite()
     model.num_queries += 1
     with pytest.raises(ValueError, match=r'num_queries=43 is more than the 42 cells of the maps '
                                          r'\(8x4, 4x2, 2x1\)'):
