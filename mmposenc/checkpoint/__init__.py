@@ -133,7 +133,7 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
              for prefix in ('', 'backbone.')}
     errors, of_part = [], None
     for source, (prefix, weights) in product(SOURCES.values(), parts.items()):
-        if not weights:
+        if not weights or of_part is not None and len(weights) < len(state):
             continue
         try:
             converted = source({name.removeprefix(prefix): value
