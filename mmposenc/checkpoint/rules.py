@@ -81,12 +81,12 @@ def match_rules(names: Iterable[str], rules: Sequence[Rule]
     patterns = [(re.compile(rule.pattern), rule) for rule in rules]
     matches, unknown = {}, []
     for name in names:
-        found = next(((match, rule) for pattern, rule in patterns
+        known = next(((match, rule) for pattern, rule in patterns
                       if (match := pattern.fullmatch(name))), None)
-        if found is None:
+        if known is None:
             unknown.append(name)
         else:
-            matches[name] = found
+            matches[name] = known
     return matches, unknown
 
 

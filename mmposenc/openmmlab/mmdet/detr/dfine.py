@@ -63,9 +63,9 @@ class DFINEDecoderLayer(DeformableDecoderLayer):
         """
         query = self.norms[0](self.self_attn(query, query_pos=query_pos, key_pos=query_pos,
                                              attn_mask=self_attn_mask))
-        found = self.cross_attn(query, value=value, query_pos=query_pos,
-                                identity=query.new_zeros(1), **kwargs)
-        query = self.ffn(self.gateway(query, found))
+        attended = self.cross_attn(query, value=value, query_pos=query_pos,
+                                   identity=query.new_zeros(1), **kwargs)
+        query = self.ffn(self.gateway(query, attended))
         return self.norms[1](query.clamp(-_LARGEST, _LARGEST))
 
 
@@ -184,8 +184,8 @@ class DFINE(RTDETR):
     def __init__(self, *args: object, decoder: ConfigType, bbox_head: ConfigType, **kwargs: object
                  ) -> None:
         kind = bbox_head.get('type')
-        found = MODELS.get(kind) if isinstance(kind, str) else kind
-        if not (isinstance(found, type) and issubclass(found, DFINEHead)):
+        head = MODELS.get(kind) if isinstance(kind, str) else kind
+        if not (isinstance(head, type) and issubclass(head, DFINEHead)):
             raise ValueError(f"bbox_head.type={kind!r} must be 'mmposenc.DFINEHead'")
         wide = {name: decoder[name] for name in ('eval_layers', 'layer_scale', 'mlp_act_cfg')
                 if name in decoder}

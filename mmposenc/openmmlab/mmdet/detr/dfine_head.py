@@ -188,15 +188,15 @@ class DFINEHead(DINOHead):
         noisy, plain = (Outputs(*([each[:, part] for each in outputs]
                                   for outputs in (scores, boxes, corners)))
                         for part in (slice(split), slice(split, None)))
-        found = [self._assigned(*each, instances, metas) for each in zip(
+        assignments = [self._assigned(*each, instances, metas) for each in zip(
             [*plain.scores, enc_outputs_class], [*plain.boxes, enc_outputs_coord], strict=True)]
-        assigned = united(torch.stack(found), max(objects.counts))
+        assigned = united(torch.stack(assignments), max(objects.counts))
         number = self._mean_number(sum(objects.counts), boxes[0])
         goals = self._goals(objects, assigned, plain.boxes[0], self._mean_number(
             assigned.count_nonzero(), boxes[0]), number)
-        losses = self._losses(plain, found, goals, objects, goals)
-        of_encoder = self._usual_losses(enc_outputs_class, enc_outputs_coord, found[-1], goals,
-                                        objects)
+        losses = self._losses(plain, assignments, goals, objects, goals)
+        of_encoder = self._usual_losses(enc_outputs_class, enc_outputs_coord, assignments[-1],
+                                        goals, objects)
         losses.update({f'enc_loss_{kind}': loss for kind, loss in of_encoder.items()})
         groups = dn_meta['num_denoising_groups']
         assigned = self._assigned_noisy(objects, split, groups)
@@ -222,22 +222,22 @@ class DFINEHead(DINOHead):
     def _assigned(self, scores: Tensor, boxes: Tensor, instances: InstanceList,
                   metas: Sequence[dict]) -> Tensor:
         """The object of each query (B, queries) by mmdet's assigner."""
-        found = []
+        assignments = []
         for each_scores, each_boxes, each, meta in zip(scores, boxes, instances, metas,
                                                        strict=True):
             factor = each_boxes.new_tensor(meta['img_shape'][::-1] * 2)
             predicted = InstanceData(scores=each_scores,
                                      bboxes=bbox_cxcywh_to_xyxy(each_boxes) * factor)
-            found.append(self.assigner.assign(predicted, each, img_meta=meta).gt_inds)
-        return torch.stack(found)
+            assignments.append(self.assigner.assign(predicted, each, img_meta=meta).gt_inds)
+        return torch.stack(assignments)
 
     def _assigned_noisy(self, objects: Objects, queries: int, groups: int) -> Tensor:
         """The object of each query for denoising; those that are noisy versions of none, 0."""
-        found = torch.zeros(len(objects.counts), groups, queries // groups, dtype=torch.long,
-                            device=objects.boxes.device)
+        assigned = torch.zeros(len(objects.counts), groups, queries // groups, dtype=torch.long,
+                               device=objects.boxes.device)
         for image, count in enumerate(objects.counts):
-            found[image, :, :count] = torch.arange(1, count + 1, device=found.device)
-        return found.flatten(1)
+            assigned[image, :, :count] = torch.arange(1, count + 1, device=assigned.device)
+        return assigned.flatten(1)
 
     @torch.no_grad()
     def _goals(self, objects: Objects, assigned: Tensor, start: Tensor, num_boxes: float,
@@ -246,19 +246,20 @@ class DFINEHead(DINOHead):
         bins, share = self.bins.targets(start[used], objects.boxes_of(assigned)[used])
         return Goals(assigned, num_boxes, num_classes, bins, share)
 
-    def _losses(self, outputs: Outputs, found: Sequence[Tensor], goals: Goals, objects: Objects,
-                plain: Goals) -> dict[str, Tensor]:
+    def _losses(self, outputs: Outputs, assignments: Sequence[Tensor], goals: Goals,
+                objects: Objects, plain: Goals) -> dict[str, Tensor]:
         """Losses of the boxes that the first layer predicts and of all layers.
 
         Args:
-            found: for each, the objects whose classes the queries should predict.
+            assignments: for each, the objects whose classes the queries should predict.
             goals: of these queries; plain: of those that are not for denoising.
         """
         losses: dict[str, Tensor] = {}
         scores, boxes, corners = outputs
         last = len(corners)
-        for number, (score, box, own) in enumerate(zip(scores, boxes, found, strict=False)):
-            kinds = self._usual_losses(score, box, own, goals, objects)
+        for number, (score, box, assigned) in enumerate(
+                zip(scores, boxes, assignments, strict=False)):
+            kinds = self._usual_losses(score, box, assigned, goals, objects)
             if number:
                 kinds.update(self._losses_of_bins(box, corners[number - 1], goals, objects))
             if 0 < number < last:
@@ -268,13 +269,13 @@ class DFINEHead(DINOHead):
             losses.update({f'{prefix}loss_{kind}': loss for kind, loss in kinds.items()})
         return losses
 
-    def _usual_losses(self, scores: Tensor, boxes: Tensor, own: Tensor, goals: Goals,
+    def _usual_losses(self, scores: Tensor, boxes: Tensor, assigned: Tensor, goals: Goals,
                       objects: Objects) -> dict[str, Tensor]:
-        """Losses of classes, where the objects are ``own``, and of boxes."""
-        labels = objects.labels.gather(1, own).flatten()
+        """Losses of classes, where the objects are ``assigned``, and of boxes."""
+        labels = objects.labels.gather(1, assigned).flatten()
         target: Any = labels
         if isinstance(self.loss_cls, QualityFocalLoss):
-            target = (labels, objects.overlaps(boxes, own).flatten())
+            target = (labels, objects.overlaps(boxes, assigned).flatten())
         used = goals.assigned > 0
         wanted, predicted = objects.boxes_of(goals.assigned)[used], boxes[used]
         factors = objects.factors.expand_as(boxes)[used]
