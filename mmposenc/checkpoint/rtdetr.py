@@ -16,15 +16,15 @@ _SHORTCUT = {'conv': 1, 'norm': 2}
 
 def _rename_stem(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
     first, number, part, kind = match.groups()
-    place = _STEM[part][int(number) - (first == 'conv1.conv1_')]
-    return {f'backbone.stem.{place}.{kind}': tensor}
+    name = _STEM[part][int(number) - (first == 'conv1.conv1_')]
+    return {f'backbone.stem.{name}.{kind}': tensor}
 
 
 def _rename_block(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
     stage, block, branch, part, kind = match.groups()
-    place = (f'downsample.{_SHORTCUT[part]}' if branch == 'short' else
-             f'{"conv" if part == "conv" else "bn"}{"abc".index(branch[-1]) + 1}')
-    return {f'backbone.layer{int(stage) + 1}.{block}.{place}.{kind}': tensor}
+    name = (f'downsample.{_SHORTCUT[part]}' if branch == 'short' else
+            f'{"conv" if part == "conv" else "bn"}{"abc".index(branch[-1]) + 1}')
+    return {f'backbone.layer{int(stage) + 1}.{block}.{name}.{kind}': tensor}
 
 
 def _rename_branch(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
@@ -32,9 +32,9 @@ def _rename_branch(match: re.Match[str], tensor: Tensor, state: State) -> dict[s
     _, what, number, layer, kind = match.groups()
     layers = {name.split('.')[3] for name in state if name.startswith('decoder.decoder.layers.')}
     branch = number or len(layers)
-    place = (f'cls_branches.{branch}' if what in ('score', 'class')
-             else f'reg_branches.{branch}.{2 * int(layer)}')
-    return {f'bbox_head.{place}.{kind}': tensor}
+    name = (f'cls_branches.{branch}' if what in ('score', 'class')
+            else f'reg_branches.{branch}.{2 * int(layer)}')
+    return {f'bbox_head.{name}.{kind}': tensor}
 
 
 def mlp_rule(theirs: str, ours: str) -> Rule:
@@ -73,8 +73,8 @@ def detector_rules(norms: Sequence[int]) -> tuple[Rule, ...]:
             Pair(f'{theirs}.self_attn.out_proj.{{p}}', f'{ours}.self_attn.attn.out_proj.{{p}}'),
             Pair(f'{theirs}.linear1.{{p}}', f'{ours}.ffn.layers.0.0.{{p}}'),
             Pair(f'{theirs}.linear2.{{p}}', f'{ours}.ffn.layers.1.{{p}}'),
-            *(Pair(f'{theirs}.norm{number}.{{p}}', f'{ours}.norms.{place}.{{p}}')
-              for place, number in enumerate(numbers)))),
+            *(Pair(f'{theirs}.norm{number}.{{p}}', f'{ours}.norms.{index}.{{p}}')
+              for index, number in enumerate(numbers)))),
         Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\.)num_points_scale', None,
              'computed from the number of points'),
         Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\..*)', r'\1'),

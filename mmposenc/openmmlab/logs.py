@@ -9,7 +9,7 @@ from mmengine.logging import MMLogger, print_log
 
 
 def warn(message: str) -> None:
-    """Log a warning."""
+    """Log a warning by mmengine."""
     print_log(message, 'current', logging.WARNING)
 
 

@@ -1,4 +1,4 @@
-"""Makes the inputs of a config's model: pictures, noise, and what a model is told about them."""
+"""Makes the inputs of a config's model: pictures, noise, and what a model reads about them."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ def preprocessor_config(parsed: ParsedConfig) -> ConfigType:
 
 
 def image_metas(images: Tensor) -> list[dict[str, Any]]:
-    """What a model is told about images (B, C, H, W) that are not padded, one dict for each."""
+    """What a model reads about images (B, C, H, W) that are not padded, one dict for each."""
     size = (images.shape[-2], images.shape[-1])
     return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
                  scale_factor=(1.0, 1.0), img_id=number) for number in range(len(images))]

@@ -56,13 +56,13 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
         raise PrepareError(f'--out {out} exists; give another folder')
     if not source.is_dir():
         raise PrepareError(f'{source} is not a folder')
-    told = yolo_description(source) if kind in ('yolo', 'masks') else {}
+    description = yolo_description(source) if kind in ('yolo', 'masks') else {}
     in_table, table = colours_of_table(colours) if colours else ([], None)
-    named = [name.strip() for name in classes or in_table or told.get('names', [])]
-    _check_names(kind, source, named, in_table, told)
+    named = [name.strip() for name in classes or in_table or description.get('names', [])]
+    _check_names(kind, source, named, in_table, description)
     labelled = (read_coco_labels(source, named) if kind == 'coco'
                 else read_labels(kind, source, named, table, re.findall(
-                    r'[\w.-]+\.txt', str([told.get(part) for part in ADE_PARTS]).lower())))
+                    r'[\w.-]+\.txt', str([description.get(part) for part in ADE_PARTS]).lower())))
     for line in (*labelled.problems, *labelled.notes):
         log(printable(line))
     if labelled.problems and not skip_bad:
@@ -76,7 +76,7 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     if things and all(thing.crowd for thing in things):
         raise PrepareError(f'{source}: all {len(things)} objects are marked difficult or iscrowd, '
                            'which training ignores; unmark those that are objects')
-    part_of = part_by_picture(kind, source, labelled.pictures, told, val, log)
+    part_of = part_by_picture(kind, source, labelled.pictures, description, val, log)
     parts = {part: [each for each in labelled.pictures if part_of.get(each.key) == part]
              for part in ADE_PARTS if part in part_of.values()}
     counts = build_folder(
@@ -95,10 +95,11 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
 
 
 def _check_names(kind: str, source: Path, named: list[str], in_table: list[str],
-                 told: dict[str, Any]) -> None:
+                 description: dict[str, Any]) -> None:
     """Raise PrepareError unless there are names where they are needed, and no key points."""
-    if told.get('kpt_shape') and kind == 'yolo':
-        raise PrepareError(f'{told["file"]}: kpt_shape={told["kpt_shape"]}: labels of key points '
+    if description.get('kpt_shape') and kind == 'yolo':
+        raise PrepareError(f'{description["file"]}: '
+                           f'kpt_shape={description["kpt_shape"]}: labels of key points '
                            'are not read; of each line keep the class and the four numbers of the '
                            'box, and delete kpt_shape')
     if not all(named) or len({*named}) < len(named):
@@ -153,12 +154,12 @@ def _write_masks_and_count(folder: Path, part: str, pictures: list[Picture], cla
             **unlabelled}
 
 
-def _unused_path(place: Path, picture: Picture, suffix: str) -> Path:
+def _unused_path(folder: Path, picture: Picture, suffix: str) -> Path:
     """The path of what is written for a picture, whose folder is made: its key without the folder
     of the part."""
     *folders, stem = picture.key.split('/')
     own = [each for each in folders if each.lower() not in PART_OF_NAME]
-    to = place.joinpath(*own, stem + suffix)
+    to = folder.joinpath(*own, stem + suffix)
     if to.exists():
         raise PrepareError(f'{picture.path}: a picture of another folder has the name '
                            f'{to.name}, too; rename one')

@@ -36,14 +36,14 @@ def yolo_description(source: Path) -> dict[str, Any]:
             text = path.read_text('utf-8-sig')
             if yaml.AliasEvent in map(type, yaml.parse(text, yaml.BaseLoader)):
                 raise yaml.YAMLError('it has aliases, which are not read')  # They grow without end.
-            told = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506
-            names = _list_of_names(told.get('names') or [])
+            description = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506
+            names = _list_of_names(description.get('names') or [])
         except (AttributeError, TypeError, ValueError, KeyError, RecursionError,
                 yaml.YAMLError) as error:
             raise PrepareError(f'{path}: names must be a list of classes, or their numbers from 0 '
                                f'on with a name each ({reason_in_words(error)})') from error
         if names or path.stem == 'data':
-            found.append({**told, 'file': path, 'names': names})
+            found.append({**description, 'file': path, 'names': names})
     if (path := source / 'classes.txt').is_file():
         found.append({'file': path, 'names': lines_of(path)})
     named = [each for each in found if each['names']]

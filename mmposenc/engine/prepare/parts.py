@@ -17,21 +17,21 @@ from .labels import PART_LISTS, Picture
 _Places = dict[str, list[list[Path]]]
 
 
-def part_by_picture(kind: str, source: Path, pictures: list[Picture], told: dict[str, Any],
+def part_by_picture(kind: str, source: Path, pictures: list[Picture], description: dict[str, Any],
                     val: float, log: Log) -> dict[str, str]:
     """The part of each picture by its key, as data.yaml, lists or folders say it, else drawn.
 
     Args:
         kind, source: see :func:`.labels.read_labels`.
         pictures: all that have usable labels.
-        told: what :func:`.names.yolo_description` gives.
+        description: what :func:`.names.yolo_description` gives.
         val: see :func:`draw_parts`.
         log: called with a line if parts are drawn, or if pictures are in no part.
 
     Raises:
         PrepareError: a picture is in two parts, or what says parts has none for train or val.
     """
-    places = _places_of_yaml(source, told) or _places_of_lists(kind, source)
+    places = _places_of_yaml(source, description) or _places_of_lists(kind, source)
     part_of: dict[str, str] = {}
     for part, each_place in places.items():
         for paths in each_place:
@@ -53,13 +53,13 @@ def part_by_picture(kind: str, source: Path, pictures: list[Picture], told: dict
     return part_of
 
 
-def _places_of_yaml(source: Path, told: dict[str, Any]) -> _Places:
+def _places_of_yaml(source: Path, description: dict[str, Any]) -> _Places:
     """The folders and lists of data.yaml; none if train and val are the same."""
-    entries = {part: told.get(part) or [] for part in ('train', 'val', 'test')}
+    entries = {part: description.get(part) or [] for part in ('train', 'val', 'test')}
     if entries['train'] == entries['val']:
         return {}
     # Roboflow writes ../train/images for train/images.
-    return {part: [[source / str(told.get('path', '')) / place, source / place,
+    return {part: [[source / str(description.get('path', '')) / place, source / place,
                     source / place.lstrip('./')]
                    for place in map(str, each if isinstance(each, list) else [each])]
             for part, each in entries.items()}
