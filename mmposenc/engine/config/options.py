@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 from typing import Any
 
 from mmengine.config import Config, DictAction
@@ -95,7 +96,7 @@ def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
             that was substituted when the file was read. A new key of a dict that has a ``type``
             passes: it is an argument, and the class refuses one that it does not know.
     """
-    options = dict(options or {})
+    options = _by_dotted_key(options or {})
     for key in options:
         _refuse_unknown_key(cfg, key)
     for key, value in options.items():
@@ -115,6 +116,19 @@ def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
                 and all(isinstance(each, int) for each in value))):
             options[key] = tuple(value)
     cfg.merge_from_dict(options)
+
+
+def _by_dotted_key(options: ReadOnlyConfig) -> dict[str, object]:
+    """Spell the entries of a dict as keys of their own, unless it replaces what is there or its
+    names have dots, as those of ``custom_keys`` have."""
+    spelt: dict[str, object] = {}
+    for key, value in options.items():
+        if isinstance(value, dict) and value and not any(
+                name == '_delete_' or '.' in str(name) for name in value):
+            spelt |= _by_dotted_key({f'{key}.{name}': each for name, each in value.items()})
+        else:
+            spelt[key] = value
+    return spelt
 
 
 def _refuse_unknown_key(cfg: Config, key: str) -> None:
@@ -155,6 +169,17 @@ def _forget_other_encoding(node: object, sections: list[str], kind: object) -> N
         node.clear()
 
 
+def _value_of_option(key: str, text: str) -> object:
+    """Read a value of ``--cfg-options``: as mmengine reads it, or as Python where it is a dict."""
+    try:
+        if text.lstrip().startswith('{'):
+            return ast.literal_eval(text.strip())
+        return DictAction._parse_iterable(text)
+    except (AssertionError, RecursionError, SyntaxError, ValueError) as error:
+        raise ValueError(f'--cfg-options {key}: {text!r} must be a number, a word, a list such as '
+                         "'[1,2]', or a dict of Python such as \"{'type': 'FPN'}\"") from error
+
+
 def config_of_arguments(args: argparse.Namespace) -> Config:
     """Read the config that the arguments of ``add_config`` name, with the options that override it,
     and with the work directory and launcher of ``add_run_options`` if there are these."""
@@ -163,7 +188,7 @@ def config_of_arguments(args: argparse.Namespace) -> Config:
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.
     pairs = [word.partition('=') for word in args.cfg_options or ()]
-    override_in_place(cfg, {key: DictAction._parse_iterable(value) for key, _, value in pairs})
+    override_in_place(cfg, {key: _value_of_option(key, text) for key, _, text in pairs})
     if 'launcher' in args:
         set_work_dir(cfg, args.work_dir, args.encoding)
         cfg.launcher = args.launcher
