@@ -7,7 +7,7 @@ import torch
 import torch.jit._trace
 from torch import Tensor
 
-from ..functional.extents import check_mask
+from ..functional.extents import MaskLike, cells_of, check_mask
 from ..functional.grids import Grid, GridLike, as_grid, check_number, key_grid
 from .compute import checked_implementation, output_and_weights
 from .masks import with_checked_masks
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves imp
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
            q_grid: GridLike | None = None, k_grid: GridLike | None = None, *,
-           key_padding_mask: Tensor | None = None, query_padding_mask: Tensor | None = None,
+           key_padding_mask: MaskLike | None = None, query_padding_mask: MaskLike | None = None,
            attn_mask: Tensor | None = None, regions: Tensor | None = None,
            tokens: Tensor | None = None, dropout_p: float = 0.0, need_weights: bool = False,
            implementation: str = 'auto') -> tuple[Tensor, Tensor | None]:
@@ -33,8 +33,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         q_grid, k_grid: grids of the query and key cells, without prefix tokens; required with an
             encoding. ``k_grid=None``: the query grid; (Hk, Wk): a grid over the same area.
             (length,) is a sequence; (frames, H, W) a video, for encodings with ``takes_frames``.
-        key_padding_mask: (B, Lk) bool, True = padding, whatever keys and values hold there. The
-            output of an image without valid keys is zero.
+        key_padding_mask: (B, Lk) bool, True = padding, or a ``PaddingMask``, whatever keys and
+            values hold there. The output of an image without valid keys is zero.
         query_padding_mask: (B, Lq) bool, True = padding; used only if the encoding is not
             ``cellwise``, and required then if padded keys have another grid.
         attn_mask: if floating, added to the logits; if bool, True = may attend (as in
@@ -67,21 +67,22 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         problem = problem._replace(query=query, key=key, prefix=encoding.num_prefix_tokens,
                                    tokens=tokens)
     if key_padding_mask is not None:
-        check_mask(key_padding_mask, (k.shape[0], k.shape[2]), 'key_padding_mask')
+        check_mask(cells_of(key_padding_mask), (k.shape[0], k.shape[2]), 'key_padding_mask')
     if not (query_padding_mask is None and attn_mask is None and regions is None):
         problem = with_checked_masks(problem)
     if key_padding_mask is None:
         return output_and_weights(problem, encoding, implementation, need_weights)
+    padding = cells_of(key_padding_mask)
     # The weights of padded keys are zero; zero times an infinite value would be NaN.
-    hidden = key_padding_mask[:, None, :, None]  # (B, 1, Lk, 1)
+    hidden = padding[:, None, :, None]  # (B, 1, Lk, 1)
     problem = problem._replace(k=k.masked_fill(hidden, 0.0), v=v.masked_fill(hidden, 0.0))
-    has_key = ~key_padding_mask.all(-1)  # (B,)
+    has_key = ~padding.all(-1)  # (B,)
     # Two ways: each image on a grid of its own, or all together with a mask.
     if encoding is not None and not encoding.cellwise:
         out, weights = attend_by_image(problem, encoding, key_padding_mask, implementation,
-                                             need_weights)
+                                       need_weights)
     else:  # In an image without valid keys all keys count as valid, to avoid NaN.
-        problem = problem._replace(key_padding=key_padding_mask & has_key[:, None])
+        problem = problem._replace(key_padding=padding & has_key[:, None])
         out, weights = output_and_weights(problem, encoding, implementation, need_weights)
     # An image that is nothing but padding must get no gradient.
     nobody = ~has_key[:, None, None, None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..functional.extents import check_mask
+from ..functional.extents import cells_of, check_mask
 from ..functional.tracing import is_compiling
 from .terms import DenseBias, Problem
 
@@ -18,7 +18,7 @@ def with_checked_masks(problem: Problem) -> Problem:
     attn_mask, regions = problem.attn_mask, problem.regions
     batch, heads, queries, keys = *problem.q.shape[:3], problem.k.shape[2]
     if problem.query_padding is not None:
-        check_mask(problem.query_padding, (batch, queries), 'query_padding_mask')
+        check_mask(cells_of(problem.query_padding), (batch, queries), 'query_padding_mask')
     # While compiling, a comparison of sizes would become a condition of the graph.
     compares = not is_compiling()
     if compares and attn_mask is not None:

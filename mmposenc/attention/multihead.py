@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ..functional.extents import MaskLike, cells_of
 from ..functional.grids import Grid, GridLike, check_tokens
 from ..functional.linear import project
 from ..functional.tracing import is_exporting
@@ -72,7 +73,7 @@ class MultiheadAttention(nn.Module):
         self.rel_pos_encoding = build_relative_encoding(
             rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens, grid_shape=grid_shape)
 
-    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
+    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: MaskLike | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None,
                 attn_mask: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Attend.
@@ -81,8 +82,8 @@ class MultiheadAttention(nn.Module):
             x: (B, L, embed_dims), L = num_prefix_tokens + H * W, prefix tokens first.
             hw_shape: (H, W) of the grid; (length,) of a sequence; (frames, H, W) of a video, for
                 encodings with ``takes_frames``.
-            key_padding_mask: (B, L) bool, True = padding. The output for an image of only padding
-                is ``proj``'s bias.
+            key_padding_mask: (B, L) bool, True = padding, or a ``PaddingMask``. The output
+                for an image of only padding is ``proj``'s bias.
             need_weights: also return the attention weights (B, heads, L, L), for figures.
             x_qk: tokens for queries and keys if they differ from ``x`` (encodings with
                 ``apply_to='qk'``).
@@ -98,7 +99,8 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        qkv = self._projected_and_cosine_scaled(x, x_qk, grid, key_padding_mask)  # (B, heads, L, D)
+        qkv = self._projected_and_cosine_scaled(  # (B, heads, L, D)
+            x, x_qk, grid, cells_of(key_padding_mask))
         return self._attend_and_project(qkv, grid, tokens=x if x_qk is None else x_qk,
                                         key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                                         need_weights=need_weights)

@@ -7,7 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.extents import mask_at_step, parts_of_images, run_by_image, token_mask
+from ..functional.extents import (
+    MaskLike,
+    PaddingMask,
+    cells_of,
+    mask_at_step,
+    parts_of_images,
+    run_by_image,
+    token_mask,
+)
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.linear import project
 from ..functional.masking import adaptive_means, map_to_tokens, pad_map, tokens_to_map
@@ -85,7 +93,7 @@ class SpatialReductionAttention(nn.Module):
             rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens,
             grid_shape=grid_shape)
 
-    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None,
+    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: MaskLike | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend.
@@ -93,8 +101,8 @@ class SpatialReductionAttention(nn.Module):
         Args:
             x: (B, P + H*W, C), P prefix tokens first.
             hw_shape: (H, W).
-            padding_mask: (B, H, W) bool, True = padding; a reduced cell is valid if one of its
-                tokens is.
+            padding_mask: (B, H, W) bool, True = padding, or a ``PaddingMask``; a reduced
+                cell is valid if one of its tokens is.
             need_weights: also return the weights (B, heads, L, Lk), for figures.
             x_qk: tokens for queries and keys if they differ from ``x``.
 
@@ -113,11 +121,12 @@ class SpatialReductionAttention(nn.Module):
                                  f'{self.key_cells}: the positions of keys depend on the size of '
                                  f'each image; give each image alone, without its padding')
             return self._attend_image_by_image(x, grid, padding_mask, x_qk)
-        reduced = self._reduced_tokens(x, grid, key_grid, padding_mask)
+        padding = cells_of(padding_mask)
+        reduced = self._reduced_tokens(x, grid, key_grid, padding)
         if x_qk is None:
             k, v = split_heads(project(self.kv, reduced), self.num_heads, 2)
         else:
-            other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding_mask), self.embed_dims
+            other, dims = self._reduced_tokens(x_qk, grid, key_grid, padding), self.embed_dims
             k, = split_heads(project(self.kv, other, slice(dims)), self.num_heads)
             v, = split_heads(project(self.kv, reduced, slice(dims, None)), self.num_heads)
         # Computed after keys and values: in the other order inductor cannot sort symbolic strides.
@@ -165,8 +174,8 @@ class SpatialReductionAttention(nn.Module):
                                                 key_grid.width * self.sr_ratio))
         return self.norm(map_to_tokens(self.sr(feature_map)))
 
-    def _key_and_query_masks(self, padding_mask: Tensor | None, key_grid: Grid
-                             ) -> tuple[Tensor | None, Tensor | None]:
+    def _key_and_query_masks(self, padding_mask: MaskLike | None, key_grid: Grid
+                             ) -> tuple[PaddingMask | None, PaddingMask | None]:
         """Padding masks of the keys, (B, P + Hk*Wk), and, for an encoding that depends on their
         grid, of the queries, (B, P + H*W)."""
         # Where there is no mask, and where a key is a cell, every key stands for valid tokens.
@@ -177,23 +186,24 @@ class SpatialReductionAttention(nn.Module):
             return self._key_mask(padding_mask, key_grid), None
         return self._uncompiled_masks(padding_mask, key_grid)
 
-    # Compiled code would lose the stored image sizes and synchronise with an accelerator; such
+    # Compiled code would hold the extents of images, or wait for an accelerator to tell them; such
     # blocks are compiled in parts anyway.
     @torch.compiler.disable
-    def _uncompiled_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
+    def _uncompiled_masks(self, padding_mask: MaskLike, key_grid: Grid
+                          ) -> tuple[PaddingMask, PaddingMask]:
         return (self._key_mask(padding_mask, key_grid),
                 token_mask(padding_mask, self.num_prefix_tokens))
 
-    def _key_mask(self, padding_mask: Tensor, key_grid: Grid) -> Tensor:
+    def _key_mask(self, padding_mask: MaskLike, key_grid: Grid) -> PaddingMask:
         if self.sr_ratio > 1:
             # Padding is at the right and bottom: a cell is padding if its first token is.
             padding_mask = mask_at_step(padding_mask, self.sr_ratio)
             if not self.ceil_mode:
-                padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
+                padding_mask = padding_mask.cells[:, :key_grid.height, :key_grid.width]
         return token_mask(padding_mask, self.num_prefix_tokens)
 
     @torch.compiler.disable
-    def _attend_image_by_image(self, x: Tensor, grid: Grid, padding_mask: Tensor,
+    def _attend_image_by_image(self, x: Tensor, grid: Grid, padding_mask: MaskLike,
                                x_qk: Tensor | None) -> Tensor:
         """Attend to each image separately, because the positions of ``key_cells`` depend on its
         size."""

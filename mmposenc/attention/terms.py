@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..functional.buckets import Buckets
+from ..functional.extents import MaskLike
 from ..functional.grids import Grid
 
 
@@ -153,7 +154,7 @@ class Problem(NamedTuple):
     key: Grid | None = None
     prefix: int = 0
     key_padding: Tensor | None = None
-    query_padding: Tensor | None = None
+    query_padding: MaskLike | None = None
     attn_mask: Tensor | None = None
     regions: Tensor | None = None
     tokens: Tensor | None = None

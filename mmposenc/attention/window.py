@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.extents import check_mask, parts_of_images, run_by_image
+from ..functional.extents import MaskLike, cells_of, check_mask, parts_of_images, run_by_image
 from ..functional.grids import Grid, GridLike, as_grid, check_tokens
 from ..functional.tracing import is_compiling
 from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
@@ -212,7 +212,7 @@ class PlainWindowAttention(MultiheadAttention):
         return Windows(hw_shape, window, padding_mask=padding_mask, counts=counts)
 
     def forward(self, x: Tensor, hw_shape: GridLike,  # type: ignore[override]
-                key_padding_mask: Tensor | None = None, need_weights: bool = False, *,
+                key_padding_mask: MaskLike | None = None, need_weights: bool = False, *,
                 x_qk: Tensor | None = None, layout: WindowLayout | None = None
                 ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend in the windows of a map.
@@ -233,18 +233,19 @@ class PlainWindowAttention(MultiheadAttention):
         """
         grid = check_tokens(x, hw_shape, self._all_prefix)
         check_x_qk(x, x_qk)
-        mask = key_padding_mask
-        if mask is not None:
-            check_mask(mask, (x.shape[0], x.shape[1]), 'key_padding_mask')
+        cells = None
+        if key_padding_mask is not None:
+            cells = cells_of(key_padding_mask)
+            check_mask(cells, (x.shape[0], x.shape[1]), 'key_padding_mask')
             if self._by_image and need_weights:
                 raise ValueError('need_weights=True with key_padding_mask: windows or positions '
                                  'depend on the size of each image here, so that the weights have '
                                  'no common shape; give each image alone, without its padding and '
                                  'without the mask')
             if self._by_image:
-                return self._attend_by_image(x, grid, mask, x_qk)
-            mask = mask[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
-        windows = self.windows(grid.hw, mask, layout)
+                return self._attend_by_image(x, grid, key_padding_mask, x_qk)
+            cells = cells[:, self._all_prefix:].reshape(x.shape[0], *grid.hw)
+        windows = self.windows(grid.hw, cells, layout)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         # The encoding has rotated queries and keys on the whole grid; it does nothing else.
         if self.whole_positions:
@@ -265,7 +266,8 @@ class PlainWindowAttention(MultiheadAttention):
 
     # Not compiled: each size of an image would become a graph of its own.
     @torch.compiler.disable
-    def _attend_by_image(self, x: Tensor, grid: Grid, mask: Tensor, x_qk: Tensor | None) -> Tensor:
+    def _attend_by_image(self, x: Tensor, grid: Grid, mask: MaskLike, x_qk: Tensor | None
+                         ) -> Tensor:
         """The result of each image alone, without its padding."""
         if is_compiling():
             raise ValueError('windows by their number and positions of the whole grid depend on '

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..encodings.base import reset_layers
 from ..encodings.checks import check_at_least
-from ..functional.extents import read_extents
+from ..functional.extents import MaskLike, cells_of, read_extents
 from ..functional.grids import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import tokens_to_map
@@ -143,12 +143,13 @@ class EoMT(ViT):
         classes, masks = zip(*predictions, strict=True)
         return classes, tuple(self._masks_of_batch(each, mask, batch_hw) for each in masks)
 
-    def _predict(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
+    def _predict(self, tokens: Tensor, hw_shape: tuple[int, int], mask: MaskLike | None
                  ) -> tuple[Tensor, Tensor]:
         assert self.norm is not None
         normed = self.norm(tokens)
         cells = normed[:, self._num_prefix(self.query_blocks.start):].contiguous()
-        return self.predictor(normed[:, :self.num_queries], tokens_to_map(cells, hw_shape), mask)
+        return self.predictor(normed[:, :self.num_queries], tokens_to_map(cells, hw_shape),
+                              cells_of(mask))
 
     def _attn_mask(self, masks: Tensor, tokens: Tensor, hw_shape: tuple[int, int],
                    prob: float | Tensor) -> Tensor | None:
@@ -166,7 +167,7 @@ class EoMT(ViT):
         return F.pad(inside, (self._num_prefix(self.query_blocks.start), 0, 0, others),
                      value=True)[:, None]
 
-    def _masks_of_batch(self, masks: Tensor, mask: Tensor | None, batch_hw: Sequence[int]
+    def _masks_of_batch(self, masks: Tensor, mask: MaskLike | None, batch_hw: Sequence[int]
                         ) -> Tensor:
         """Move the masks of the largest image to the grid (B, num_queries, H', W') of the whole
         batch.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_choices
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.extents import mask_at_step
+from ..functional.extents import cells_of, mask_at_step
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from .archs import takes_arch
@@ -173,10 +173,10 @@ class PVT(Backbone):
             tokens, hw_shape, mask = stage(x, mask)
             full_hw = stage.out_hw_shape(full_hw)
             if self.pool is not None and index == self._last:
-                return (self._pooled_for_head(tokens, mask),)
+                return (self._pooled_for_head(tokens, cells_of(mask)),)
             x = tokens_to_map(tokens, hw_shape)
             if mask is not None:
-                x = x.masked_fill(mask[:, None], 0)
+                x = x.masked_fill(cells_of(mask)[:, None], 0)
                 # Padding is at the right and bottom, so a cell is padding if its first part is.
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))

@@ -11,7 +11,7 @@ from ..attention.spatial_reduction import SpatialReductionAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
-from ..functional.extents import token_mask
+from ..functional.extents import MaskLike, cells_of, token_mask
 from ..functional.windows import WindowLayout
 from .layers import MLP, DropPath, PatchEmbed, block_windows, run_block
 
@@ -55,8 +55,9 @@ class PVTBlock(nn.Module):
                        num_prefix_tokens=attention.get('num_prefix_tokens', 0))
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
-                x_qk: Tensor | None = None, layout: WindowLayout | None = None) -> Tensor:
+    def forward(self, x: Tensor, hw_shape: tuple[int, int],
+                padding_mask: MaskLike | None = None, x_qk: Tensor | None = None,
+                layout: WindowLayout | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys; ``layout`` is the
         result of :func:`.layers.block_windows`."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
@@ -67,7 +68,7 @@ class PVTBlock(nn.Module):
                 padding_mask, self.mlp.num_prefix_tokens)
             out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, layout=layout)
         x = x + self.drop_path(out)
-        return x + self.mlp_drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
+        return x + self.mlp_drop_path(self.mlp(self.norm2(x), hw_shape, cells_of(padding_mask)))
 
 
 class PVTStage(nn.Module):
@@ -97,8 +98,8 @@ class PVTStage(nn.Module):
         """Grid of the output for a map (H, W)."""
         return self.pos_encodings.out_hw_shape(self.patch_embed.out_hw_shape(hw_shape))
 
-    def forward(self, x: Tensor, padding_mask: Tensor | None
-                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+    def forward(self, x: Tensor, padding_mask: MaskLike | None
+                ) -> tuple[Tensor, tuple[int, int], MaskLike | None]:
         """Run the stage on a map (B, C, H, W), zero on padding, with the padding mask of its
         tokens; returns tokens, class token first, with their grid and mask."""
         tokens, hw_shape = self.patch_embed(x)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..encodings.base import RelativeConfig
 from ..encodings.sharing import share_encodings, shared_encodings
+from ..functional.extents import cells_of
 from ..functional.grids import as_grid
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
@@ -182,12 +183,12 @@ class Swin(Backbone):
         return tuple(self.patch_size * 2 ** i for i in self.out_indices)
 
     def _returned_map_or_mean(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
-        x, hw_shape, mask = tokens
+        (x, hw_shape), cells = tokens[:2], cells_of(tokens[2])
         x = getattr(self, f'norm{index}')(x)
         if self.pool is not None:
-            return masked_mean(x, mask)
+            return masked_mean(x, cells)
         out = tokens_to_map(x, hw_shape)
-        return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
+        return pad_map(out if cells is None else out.masked_fill(cells[:, None], 0), full_hw)
 
     def _freeze(self) -> None:
         last = max(self.out_indices)

@@ -14,7 +14,7 @@ from ..encodings.build import EncodingConfig, listed, resolve
 from ..encodings.log_cpb import LogSpacedCPB
 from ..encodings.placement import PlacedEncodings
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.extents import mask_at_step, read_extents
+from ..functional.extents import MaskLike, cells_of, mask_at_step, read_extents
 from ..functional.linear import project
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
@@ -51,23 +51,24 @@ class SwinBlock(nn.Module):
                        grid_shape=grid_shape)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
-                counts: Counts | None = None) -> Tensor:
+    def forward(self, x: Tensor, hw_shape: tuple[int, int],
+                padding_mask: MaskLike | None = None, counts: Counts | None = None) -> Tensor:
         """(B, H*W, C) -> (B, H*W, C)."""
+        cells = cells_of(padding_mask)
         if self.post_norm:
             x = x + self._normed(self.norm1, self._attend(x, hw_shape, padding_mask, counts))
-            return x + self._normed(self.norm2, self.mlp(x, hw_shape, padding_mask))
+            return x + self._normed(self.norm2, self.mlp(x, hw_shape, cells))
         x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask, counts))
-        return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
+        return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, cells))
 
     def _normed(self, norm: nn.Module, branch: Tensor) -> Tensor:
         out: Tensor = (norm(self.drop_path(branch)) if self.drops_before_norm
                        else self.drop_path(norm(branch)))
         return out
 
-    def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None,
+    def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: MaskLike | None,
                 counts: Counts | None) -> Tensor:
-        out: Tensor = self.attn(x, hw_shape, padding_mask, counts)
+        out: Tensor = self.attn(x, hw_shape, cells_of(padding_mask), counts)
         if padding_mask is None or not any(self.attn.shift_size) or self.attn.pad_small_map:
             return out
         # An image that fits into one window is not shifted when it is alone, so it must not be
@@ -88,7 +89,7 @@ class SwinBlock(nn.Module):
 
 
 #: Tokens (B, H*W, C), their grid (H, W), their padding mask (B, H, W) or None.
-Tokens = tuple[Tensor, tuple[int, int], Tensor | None]
+Tokens = tuple[Tensor, tuple[int, int], MaskLike | None]
 
 
 class PatchMerging(nn.Module):
@@ -145,7 +146,8 @@ class SwinStage(nn.Module):
         self.downsample = downsample
         self.with_cp = with_cp
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tokens:
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: MaskLike | None
+                ) -> Tokens:
         """Run the blocks on tokens (B, H*W, C). Returns tokens, grid and mask."""
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
@@ -156,11 +158,11 @@ class SwinStage(nn.Module):
                                                            padding_mask=padding_mask)
         return x, hw_shape, padding_mask
 
-    def merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
+    def merge(self, x: Tensor, hw_shape: tuple[int, int], mask: MaskLike | None) -> Tokens:
         """The tokens, grid and mask for the next stage."""
         assert self.downsample is not None
         if mask is not None:
-            x = x.masked_fill(mask.flatten(1)[..., None], 0)
+            x = x.masked_fill(cells_of(mask).flatten(1)[..., None], 0)
             # Padding is at the right and bottom, so a cell is padding if its first part is.
             mask = mask_at_step(mask, 2)
         return *self.downsample(x, hw_shape), mask

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.extents import token_mask
+from ..functional.extents import MaskLike, cells_of, token_mask
 from ..functional.grids import pair
 from ..functional.image_sizes import ImgShapes, checked_one_batch, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
@@ -225,10 +225,10 @@ class ViT(Backbone):
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(self._padded_map_of_block(self._normed_tokens(tokens, position),
-                                                      hw_shape, mask, position, full_hw))
+                                                      hw_shape, cells_of(mask), position, full_hw))
         if self.out_indices is not None:
             return tuple(outs)
-        return (self._pooled_for_head(tokens, mask),)
+        return (self._pooled_for_head(tokens, cells_of(mask)),)
 
     def _tokens_and_grid(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
         """Embed images: their tokens with prefix tokens in front, and their grid."""
@@ -246,8 +246,8 @@ class ViT(Backbone):
         return 0
 
     def _run_block_and_encodings(self, index: int, tokens: Tensor, hw_shape: tuple[int, int],
-                                 mask: Tensor | None, attn_mask: Tensor | None = None
-                                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+                                 mask: MaskLike | None, attn_mask: Tensor | None = None
+                                 ) -> tuple[Tensor, tuple[int, int], MaskLike | None]:
         """Run the block of this index (-1: none) and the encodings after it. ``attn_mask`` is that
         of :class:`MultiheadAttention`."""
         if index >= 0:
@@ -309,7 +309,7 @@ class ViT(Backbone):
         return [token for token in tokens if token is not None]
 
     def _run_block(self, index: int, tokens: Tensor, hw_shape: tuple[int, int],
-                   mask: Tensor | None, attn_mask: Tensor | None) -> Tensor:
+                   mask: MaskLike | None, attn_mask: Tensor | None) -> Tensor:
         """Run block ``index``."""
         prefix = self._num_prefix(index)
         x_qk = self.pos_encodings.query_key_tokens(
@@ -318,8 +318,8 @@ class ViT(Backbone):
         block = self.blocks[index]
         if isinstance(block, nn.Identity):  # A block that was taken out.
             return tokens
-        # The mask and the windows are computed outside of compiled code. It would lose the stored
-        # image sizes, and would take very long to compile divisions by a window.
+        # The mask and the windows are computed outside of compiled code. It would hold the extents
+        # of images, and would take very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, prefix)
         args = (tokens, hw_shape, key_mask, x_qk, block_windows(block, hw_shape), attn_mask)
         return run_block(block, *args, recompute=self.with_cp and self.training)

@@ -12,6 +12,7 @@ from ..attention.window import PlainWindowAttention, window_size_or_count
 from ..encodings.build import EncodingConfig
 from ..encodings.checks import check_at_least, check_choices
 from ..encodings.placement import PlacedEncodings
+from ..functional.extents import MaskLike, cells_of
 from ..functional.windows import WindowLayout
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 from .mlp import ACTIVATIONS
@@ -68,7 +69,7 @@ class ViTBlock(nn.Module):
         self.ls2 = scale()
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: MaskLike | None = None,
                 x_qk: Tensor | None = None, layout: WindowLayout | None = None,
                 attn_mask: Tensor | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
@@ -82,7 +83,7 @@ class ViTBlock(nn.Module):
         x = x + self.drop_path(self.ls1(out))
         mask = None
         if key_mask is not None and self.mlp.pos_encodings is not None:
-            cells = key_mask[:, self.mlp.num_prefix_tokens:]
+            cells = cells_of(key_mask)[:, self.mlp.num_prefix_tokens:]
             mask = cells.reshape(cells.shape[0], *hw_shape)
         return x + self.mlp_drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
 

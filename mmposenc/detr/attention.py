@@ -14,6 +14,7 @@ from ..attention.multihead import join_heads
 from ..backbones.optional_mmengine import BaseModule
 from ..config_types import ConfigType
 from ..encodings.base import RelativeConfig
+from ..functional.extents import MaskLike
 from ..functional.grids import GridLike
 from ..functional.linear import linear, project
 from ..functional.packing import Packing
@@ -95,7 +96,7 @@ class MultiheadAttention(BaseModule):
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
-                key_padding_mask: Tensor | None = None, *,
+                key_padding_mask: MaskLike | None = None, *,
                 hw_shape: GridLike | None = None, packing: Packing | None = None,
                 need_weights: bool = False, **_: object) -> Tensor | tuple[Tensor, Tensor]:
         """identity + attention.

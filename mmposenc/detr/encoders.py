@@ -14,6 +14,7 @@ from ..encodings import build
 from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..encodings.sharing import share_encodings
+from ..functional.extents import MaskLike, cells_of
 from ..functional.grids import as_grid
 from ..functional.packing import Packing
 from ..functional.tracing import is_compiling
@@ -188,7 +189,7 @@ class DetrEncoder(BaseModule):
         self.embed_dims = self.layers[0].embed_dims
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,
-                key_padding_mask: Tensor | None = None, *,
+                key_padding_mask: MaskLike | None = None, *,
                 spatial_shapes: HWShapes | tuple[int, int] | Tensor | None = None,
                 need_weights: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Encode.
@@ -196,7 +197,8 @@ class DetrEncoder(BaseModule):
         Args:
             query: tokens (B, H * W, C).
             query_pos: absolute encoding added to queries and keys, same shape, or None.
-            key_padding_mask: (B, H * W) bool, True = padding, at the right and bottom.
+            key_padding_mask: (B, H * W) bool, True = padding, at the right and bottom; or a
+                ``PaddingMask``.
             spatial_shapes: (H, W), or [(H, W)] as in mmdet; optional if no encoding needs it.
             need_weights: also return the attention weights of every layer, for figures.
 
@@ -214,13 +216,14 @@ class DetrEncoder(BaseModule):
         return self._run_layers(query, query_pos, key_padding_mask, shapes, need_weights,
                                 dict(hw_shape=None if shapes is None else shapes[0]))
 
-    def _run_layers(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
+    def _run_layers(self, x: Tensor, query_pos: Tensor | None, padding: MaskLike | None,
                     hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any],
                     before: Callable[[int, Tensor], Tensor] | None = None
                     ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """Run all layers, each with ``kwargs``, and the encodings between them. ``before`` gets the
         number of the next layer and its tokens, and returns the tokens to encode."""
         weights: list[Tensor] = []
+        mask = cells_of(padding)
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
             raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
                              f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are required')
@@ -234,7 +237,7 @@ class DetrEncoder(BaseModule):
             x = before(0, x)
         x, kwargs['x_qk'] = self._apply_encodings(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
-            args = (x, self._layer_pos(x, query_pos), None if packing is not None else mask)
+            args = (x, self._layer_pos(x, query_pos), None if packing is not None else padding)
             out = run_block(layer, *args, recompute=index < self.num_cp and self.training, **kwargs)
             if need_weights:
                 out, layer_weights = out

@@ -13,7 +13,7 @@ from ..config_types import ConfigType
 from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding, listed
 from ..encodings.checks import check_at_least, check_choices
-from ..functional.extents import mask_at_step, token_mask
+from ..functional.extents import MaskLike, cells_of, mask_at_step, token_mask
 from ..functional.masking import map_to_tokens, masked_batch_norm, tokens_to_map
 from ..functional.tracing import is_compiling
 from .building import build_activation
@@ -106,14 +106,14 @@ class HybridEncoder(BaseModule):
             kind(2 * dims, dims, num_blocks, expansion, act) for _ in range(count - 1))
             for _ in range(2))
 
-    def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
+    def forward(self, inputs: Sequence[Tensor], padding_mask: MaskLike | None = None
                 ) -> tuple[Tensor, ...]:
         """Encode and fuse the maps.
 
         Args:
             inputs: maps (B, C_i, H_i, W_i), from fine to coarse.
             padding_mask: (B, H_0, W_0) bool for the finest map, True = padding, at the right and
-                bottom.
+                bottom; or a ``PaddingMask``.
 
         Returns:
             Maps (B, out_channels, H_i, W_i), zero on padding.
@@ -122,13 +122,14 @@ class HybridEncoder(BaseModule):
             ValueError: another number of maps, or a map is not half the size of the one before.
         """
         self._check(inputs)
-        masks: list[Tensor | None] = [padding_mask]
+        paddings: list[MaskLike | None] = [padding_mask]
         for _ in inputs[1:]:
-            masks.append(None if padding_mask is None else mask_at_step(masks[-1], 2))
+            paddings.append(None if padding_mask is None else mask_at_step(paddings[-1], 2))
+        masks = [cells_of(each) for each in paddings]
         maps = [proj(x if mask is None else x.masked_fill(mask[:, None], 0), mask)
                 for proj, x, mask in zip(self.input_proj, inputs, masks, strict=True)]
         for index, level in enumerate(self.levels):
-            maps[level] = self._attend(index, maps[level], masks[level])
+            maps[level] = self._attend(index, maps[level], paddings[level])
         outs = [maps[-1]]
         for index, (lateral, block) in enumerate(zip(self.lateral_convs, self.fpn_blocks,
                                                      strict=True)):
@@ -151,18 +152,18 @@ class HybridEncoder(BaseModule):
             outs[level + 1] = block(torch.cat((lower, outs[level + 1]), 1), mask)
         return tuple(outs)
 
-    def _attend(self, index: int, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(self, index: int, x: Tensor, mask: MaskLike | None) -> Tensor:
         hw_shape = (x.shape[-2], x.shape[-1])
         tokens, position = map_to_tokens(x), None
         if self.encoder_pos_encodings is not None:
             position = self.encoder_pos_encodings[index](torch.zeros_like(tokens), hw_shape,
-                                                         padding_mask=mask)
+                                                         padding_mask=cells_of(mask))
             if self.sine:  # The release has the channels of rows first.
                 position = position.roll(position.shape[-1] // 2, -1)
         out = self.encoders[index](tokens, position, None if mask is None else token_mask(mask),
                                    spatial_shapes=hw_shape)
         out = tokens_to_map(out, hw_shape)
-        return out if mask is None else out.masked_fill(mask[:, None], 0)
+        return out if mask is None else out.masked_fill(cells_of(mask)[:, None], 0)
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         if len(inputs) != len(self.in_channels):

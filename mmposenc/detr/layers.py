@@ -9,6 +9,7 @@ from ..backbones.mlp import mlp
 from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.build import construct_or_name_config
+from ..functional.extents import MaskLike
 from ..functional.tracing import are_plain
 from .attention import MultiheadAttention
 from .building import build_activation, build_dropout, build_norm
@@ -94,7 +95,7 @@ class DetrEncoderLayer(BaseModule):
         self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,
-                key_padding_mask: Tensor | None = None, *, x_qk: Tensor | None = None,
+                key_padding_mask: MaskLike | None = None, *, x_qk: Tensor | None = None,
                 **kwargs: Any) -> Tensor | tuple[Tensor, Tensor]:
         """Encode.
 

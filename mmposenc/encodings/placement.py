@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..config_types import ConfigType
+from ..functional.extents import MaskLike, cells_of
 from ..functional.masking import join_prefix, split_prefix
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding, listed, resolve
@@ -100,15 +101,16 @@ class PlacedEncodings(nn.Module):
                                  f'({encoding.extra_repr()}), but {other_grid}')
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
-                num_prefix_tokens: int = 0, padding_mask: Tensor | None = None,
-                num_queries: int = 0) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+                num_prefix_tokens: int = 0, padding_mask: MaskLike | None = None,
+                num_queries: int = 0) -> tuple[Tensor, tuple[int, int], MaskLike | None]:
         """Apply the encodings at ``position`` with ``apply_to='qkv'``.
 
         Args:
             x: tokens (B, L, C).
             hw_shape: their grid (H, W).
             position: after which block; -1: before the first.
-            num_prefix_tokens, padding_mask: as in :class:`TokenEncoding`.
+            num_prefix_tokens: as in :class:`TokenEncoding`.
+            padding_mask: (B, H, W) bool, True = padding, or a ``PaddingMask``.
             num_queries: how many of the prefix tokens, the first, are learned queries. They have no
                 positions, and encodings do not get them.
 
@@ -118,9 +120,10 @@ class PlacedEncodings(nn.Module):
         """
         for encoding in self.encodings(position):
             if encoding.apply_to == 'qkv':
-                x = _without_queries(encoding, num_queries, x, hw_shape, num_prefix_tokens,
-                                     padding_mask)
-                padding_mask = encoding.out_padding_mask(padding_mask)
+                cells = cells_of(padding_mask)
+                x = _without_queries(encoding, num_queries, x, hw_shape, num_prefix_tokens, cells)
+                changed = encoding.out_padding_mask(cells)
+                padding_mask = padding_mask if changed is cells else changed
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return x, hw_shape, padding_mask
 
@@ -134,14 +137,14 @@ class PlacedEncodings(nn.Module):
         return hw_shape
 
     def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
-                         num_prefix_tokens: int = 0, padding_mask: Tensor | None = None,
+                         num_prefix_tokens: int = 0, padding_mask: MaskLike | None = None,
                          num_queries: int = 0) -> Tensor | None:
         """Tokens from which the block after ``position`` computes queries and keys, or None if that
         is its input. Arguments are those of :meth:`forward`."""
         encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
         for encoding in encodings:
             x = _without_queries(encoding, num_queries, x, hw_shape, num_prefix_tokens,
-                                 padding_mask)
+                                 cells_of(padding_mask))
         return x if encodings else None
 
 

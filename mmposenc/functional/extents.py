@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,40 @@ from torch import Tensor
 
 from .grids import Grid, pair, whole_cells
 from .tracing import is_compiling, may_branch_on
+
+
+# Not a NamedTuple: compiled code would read its numbers, and each batch of sizes would need a graph
+# of its own.
+@dataclass(frozen=True, eq=False)
+class PaddingMask:
+    """A padding mask, and the rows and columns of the images that it was made from.
+
+    Attributes:
+        cells: (B, H, W), or of tokens (B, P + H * W), bool, True = padding.
+        extents: rows and columns of each image's valid cells; None if they are not known: an
+            accelerator that is asked for them has to be waited for.
+    """
+
+    cells: Tensor
+    extents: Sequence[tuple[int, int]] | None = None
+
+
+#: A mask whose extents may be known.
+MaskLike = Tensor | PaddingMask
+
+
+@overload
+def cells_of(mask: MaskLike) -> Tensor: ...
+@overload
+def cells_of(mask: MaskLike | None) -> Tensor | None: ...
+def cells_of(mask: MaskLike | None) -> Tensor | None:
+    """The tensor of a mask."""
+    return mask.cells if isinstance(mask, PaddingMask) else mask
+
+
+def as_mask(mask: MaskLike) -> PaddingMask:
+    """A mask as a record; the extents of a tensor are not known."""
+    return mask if isinstance(mask, PaddingMask) else PaddingMask(mask)
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...], name: str) -> None:
@@ -21,12 +56,12 @@ def check_mask(mask: Tensor, shape: tuple[int, ...], name: str) -> None:
 
 
 def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
-                    device: torch.device) -> Tensor | None:
+                    device: torch.device) -> PaddingMask | None:
     """Padding mask (B, H, W), True = padding, of images that fill (rows, columns) of a grid;
-    None when all of them fill it. The extents are stored on it (:func:`noted_extents`)."""
+    None when all of them fill it."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
-    return note_extents(cells_outside(torch.tensor(extents, device=device), hw_shape), extents)
+    return PaddingMask(cells_outside(torch.tensor(extents, device=device), hw_shape), extents)
 
 
 def cells_outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
@@ -37,45 +72,35 @@ def cells_outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
         cols[None, None, :] >= extents[:, 1, None, None])
 
 
-def mask_at_step(padding_mask: Tensor, step: int | tuple[int, int]) -> Tensor:
+def mask_at_step(padding_mask: MaskLike, step: int | tuple[int, int]) -> PaddingMask:
     """The mask (B, H', W') of a grid whose cells are ``step`` of this one's in both axes: padding
     where their first part is, since padding lies to the right and below."""
     # Not a view, because a compiler would make code of its own for each memory layout.
     down, right = pair(step)
-    mask = padding_mask[:, ::down, ::right].contiguous()
-    extents = noted_extents(padding_mask)
-    return note_extents(mask, extents and [(whole_cells(rows, down), whole_cells(cols, right))
+    cells = cells_of(padding_mask)[:, ::down, ::right].contiguous()
+    extents = known_extents(padding_mask)
+    return PaddingMask(cells, extents and [(whole_cells(rows, down), whole_cells(cols, right))
                                            for rows, cols in extents])
 
 
-def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
+def token_mask(padding_mask: MaskLike, num_prefix_tokens: int = 0) -> PaddingMask:
     """The padding mask (B, P + H * W) of tokens, made from that of their grid (B, H, W); prefix
     tokens are valid."""
-    mask = F.pad(padding_mask.flatten(1), (num_prefix_tokens, 0), value=False)
-    return note_extents(mask, noted_extents(padding_mask))
+    mask = as_mask(padding_mask)
+    return PaddingMask(F.pad(mask.cells.flatten(1), (num_prefix_tokens, 0), value=False),
+                       mask.extents)
 
 
-def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
-    """Rows and columns of each image's valid cells, where the mask was made from them: an
-    accelerator that is asked for them has to be waited for. None while compiling, whose code would
-    hold their numbers."""
-    if is_compiling():
-        return None
-    return getattr(padding_mask, 'extents', None)
+def known_extents(padding_mask: MaskLike) -> Sequence[tuple[int, int]] | None:
+    """The extents that a mask was made from; None while compiling, whose code would hold their
+    numbers."""
+    return None if is_compiling() else as_mask(padding_mask).extents
 
 
-def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
-    """Store the extents (:func:`noted_extents`) on a mask, and return it. They cannot outlive this
-    very tensor."""
-    if extents is not None and not is_compiling():
-        mask.extents = list(extents)  # type: ignore[attr-defined]
-    return mask
-
-
-def read_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
-    """The extents noted on a mask (:func:`noted_extents`), else those read from its cells
+def read_extents(padding_mask: MaskLike) -> Sequence[tuple[int, int]]:
+    """The extents that a mask was made from, else those read from its cells
     (:func:`valid_extents`)."""
-    return noted_extents(padding_mask) or valid_extents(padding_mask)
+    return known_extents(padding_mask) or valid_extents(cells_of(padding_mask))
 
 
 def extents_of(padding_mask: Tensor) -> Tensor:
@@ -145,7 +170,7 @@ class ImagePart(NamedTuple):
     hidden: Tensor | None = None
 
 
-def parts_of_images(grids: tuple[Grid, Grid], masks: Sequence[Tensor], prefix: int
+def parts_of_images(grids: tuple[Grid, Grid], masks: Sequence[MaskLike], prefix: int
                     ) -> list[ImagePart]:
     """The part of each image in a batch whose tokens are padded; an image of only padding has a
     part of all cells.
@@ -158,21 +183,22 @@ def parts_of_images(grids: tuple[Grid, Grid], masks: Sequence[Tensor], prefix: i
     Raises:
         ValueError: valid cells are not a rectangle at the top left.
     """
-    known, parts = [each for mask in masks if (each := noted_extents(mask)) is not None], []
+    known = [each for mask in masks if (each := known_extents(mask)) is not None]
+    keys_hidden, parts = cells_of(masks[-1]), []
     # A mask of the caller's own may hide prefix tokens.
-    hides_prefix = prefix > 0 and noted_extents(masks[-1]) is None
+    hides_prefix = prefix > 0 and known_extents(masks[-1]) is None
     if len(known) < len(masks):
-        cells = [mask[:, prefix:] for mask in masks]
-        known = extents_of_several([(mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)
-                                    for mask, grid in zip(cells, grids, strict=False)])
+        cells = [cells_of(mask)[:, prefix:] for mask in masks]
+        known = [*extents_of_several([(mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)
+                                      for mask, grid in zip(cells, grids, strict=False)])]
     for image, extents in enumerate(zip(known[0], known[-1], strict=True)):
         query, key = (grid._replace(height=rows, width=cols)
                       for grid, (rows, cols) in zip(grids, extents, strict=True))
-        queries, keys = (_token_indices(grid, part, prefix, masks[-1].device)
+        queries, keys = (_token_indices(grid, part, prefix, keys_hidden.device)
                          for grid, part in zip(grids, (query, key), strict=True))
         hidden = None
         if hides_prefix:
-            hidden = take_tokens(masks[-1][image:image + 1], 1, keys)
+            hidden = take_tokens(keys_hidden[image:image + 1], 1, keys)
             hidden = hidden & ~hidden.all(1, keepdim=True)
         parts.append(ImagePart((query, key), queries, keys, hidden))
     return parts

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .extents import cells_outside, extents_to_mask, mask_at_step
+from .extents import MaskLike, cells_outside, extents_to_mask, mask_at_step
 from .tracing import is_exporting, may_branch_on
 
 #: The height and width in pixels of each image.
@@ -108,7 +108,7 @@ def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[t
 
 
 def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
-                cell: int | tuple[int, int]) -> tuple[Tensor, Tensor | None]:
+                cell: int | tuple[int, int]) -> tuple[Tensor, MaskLike | None]:
     """Cut a batch to its largest image and clear the padding that is left.
 
     Args:
@@ -132,7 +132,7 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None,
     pixels = extents_to_mask(shapes, (height, width), x.device)
     if pixels is None:
         return x, None
-    return x.masked_fill(pixels[:, None], 0), mask_at_step(pixels, cell)
+    return x.masked_fill(pixels.cells[:, None], 0), mask_at_step(pixels, cell)
 
 
 def top_left(x: Tensor, height: int, width: int) -> Tensor:

@@ -11,6 +11,7 @@ from mmposenc.backbones import PVT, EoMT, Swin, ViT
 from mmposenc.backbones.base import Backbone
 from mmposenc.backbones.shared_arguments import SharedArguments
 from mmposenc.class_index import CLASSES, load_own_class
+from mmposenc.functional import extents
 from mmposenc.signatures import accepted_arguments, parameters_of
 
 PEG = dict(type='PEG')
@@ -133,6 +134,13 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
     model = randomize(MODELS[name](mask_padding=True)).double().train(train)
     shrinks = 'shrinking' in name  # an image needs three cells
     check_padding_is_not_seen(model, SIZES[:2] if shrinks else SIZES, (128, 96))
+
+
+@pytest.mark.parametrize('name', ['pvt swin', 'pvt linear irpe', 'swin small maps', 'dinov3-small'])
+def test_blocks_are_told_the_extents_of_images(name, monkeypatch):
+    """Which they would otherwise read from a mask: an accelerator would have to be waited for."""
+    monkeypatch.setattr(extents, 'extents_of_several', None)
+    MODELS[name](mask_padding=True)(torch.randn(4, 3, 128, 96), SIZES)
 
 
 @pytest.mark.parametrize('name', NAMES)

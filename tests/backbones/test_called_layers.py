@@ -76,7 +76,7 @@ def backbone(name):
 def detr(name):
     torch.manual_seed(0)
     boxes = torch.rand(2, 2, 7, 4).double()
-    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
+    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu')).cells
     ffn = dict(embed_dims=8, feedforward_channels=12, act_cfg=dict(type='ReLU', inplace=True))
     encoder = dict(num_layers=2, layer_cfg=dict(
         self_attn_cfg=dict(embed_dims=8, num_heads=2), ffn_cfg=ffn))
@@ -198,7 +198,7 @@ def test_hooks_of_norms_with_padding(norm, call):
     plain = randomize(norm()).double()
     hooked, seen = copy.deepcopy(plain), []
     hooked.register_forward_hook(lambda module, args, out: seen.append(args[0].numel()))
-    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu'))
+    mask = extents_to_mask([GRID, (3, 4)], GRID, torch.device('cpu')).cells
     x, results = maps(4, GRID).requires_grad_(), []
     for each in (hooked, plain):
         out = call(each, x, mask)

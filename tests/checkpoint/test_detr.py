@@ -85,7 +85,7 @@ def test_scores_and_boxes_are_the_releases(case) -> None:
                      as_two_stage=case == 'two stages')
     model.load_state_dict(convert(release(names), 'deformable-detr'))
     height, width = (max(sides) for sides in zip(*SIZES, strict=True))
-    padding = extents_to_mask(list(SIZES), (height, width), torch.device('cpu'))
+    padding = extents_to_mask(list(SIZES), (height, width), torch.device('cpu')).cells
     images = numbers(np.random.RandomState(1), 2, 3, height, width)
     images = images.masked_fill(padding[:, None], 0)
     samples = [DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=(height, width)))

@@ -38,7 +38,7 @@ def test_absolute_positions_are_those_asked_for() -> None:
 def test_attention_weights_when_asked() -> None:
     model = build(detr(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG))).eval()
     tokens = torch.randn(2, 12, 16)
-    mask = extents_to_mask([(3, 4), (2, 3)], (3, 4), torch.device('cpu')).flatten(1)
+    mask = extents_to_mask([(3, 4), (2, 3)], (3, 4), torch.device('cpu')).cells.flatten(1)
     memory, weights = model.encoder(tokens, None, mask, spatial_shapes=(3, 4), need_weights=True)
     without = model.encoder(tokens, None, mask, spatial_shapes=[(3, 4)])
     torch.testing.assert_close(memory[~mask], without[~mask])

@@ -201,7 +201,7 @@ LAYERS = {**ENCODERS,
 
 
 def padding_of(*extents):
-    return extents_to_mask(list(extents), HW, torch.device('cpu')).flatten(1)
+    return extents_to_mask(list(extents), HW, torch.device('cpu')).cells.flatten(1)
 
 
 def encoder_of(encoder: dict, attn: dict, skip: bool | None):

@@ -26,15 +26,15 @@ def image_sizes(full):
 def test_grids_rounded_up_and_down(full, stride, ceil_mode):
     """Padding is a cell without a valid pixel among its own stride x stride."""
     sizes = image_sizes(full)
-    valid = ~extents_to_mask(sizes, full, torch.device('cpu'))
+    valid = ~extents_to_mask(sizes, full, torch.device('cpu')).cells
     expected = F.max_pool2d(valid[:, None].float(), stride, ceil_mode=ceil_mode)[:, 0] == 0
     feature = torch.empty(len(sizes), 1, *expected.shape[1:])
-    assert torch.equal(exact_mask(feature, full, sizes), expected)
+    assert torch.equal(exact_mask(feature, full, sizes).cells, expected)
 
 
 def test_other_strides_have_cells_of_equal_shares():
     """Cells of 15 x 10 pixels, whichever power of two is near."""
-    mask = exact_mask(torch.empty(2, 1, 4, 9), (60, 90), [(15, 11), (46, 90)])
+    mask = exact_mask(torch.empty(2, 1, 4, 9), (60, 90), [(15, 11), (46, 90)]).cells
     assert (~mask[0]).nonzero().tolist() == [[0, 0], [0, 1]]
     assert mask[1].sum() == 0
 
@@ -51,6 +51,6 @@ def test_masks_are_mmdets_without_an_exact_backbone(full):
     grids = [(-(-full[0] // step), -(-full[1] // step)) for step in (1, 2, 8, 32)]
     grids += [(full[0] // 16, full[1] // 16), (full[0] // 3, full[1] // 5)]
     features = [torch.empty(len(sizes), 1, *grid) for grid in grids]
-    pixels = extents_to_mask(sizes, full, torch.device('cpu'))[:, None].float()
+    pixels = extents_to_mask(sizes, full, torch.device('cpu')).cells[:, None].float()
     for mask, grid in zip(padding_masks(samples, features, exact=False), grids, strict=True):
-        assert torch.equal(mask, F.interpolate(pixels, grid).bool()[:, 0])
+        assert torch.equal(mask.cells, F.interpolate(pixels, grid).bool()[:, 0])

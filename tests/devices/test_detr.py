@@ -4,6 +4,7 @@ import torch
 from helpers.on_device import check
 
 from mmposenc.detr import HybridEncoder
+from mmposenc.functional.extents import cells_of
 
 tiny_detr = pytest.importorskip('helpers.tiny_detr', exc_type=ImportError)
 from mmdet.structures import DetDataSample  # noqa: E402
@@ -40,7 +41,8 @@ def test_encoders(name, padded):
             inputs['text_dict'] = {
                 key: x.to(maps[0] if x.is_floating_point() else maps[0].device)
                 for key, x in tiny_detr.words().items()}
-        memory, hidden = model.forward_encoder(**inputs)['memory'], inputs['feat_mask']
+        memory = model.forward_encoder(**inputs)['memory']
+        hidden = cells_of(inputs['feat_mask'])
         return memory if hidden is None else memory.masked_fill(hidden[..., None], 0)
     check(model, encode, maps)
 

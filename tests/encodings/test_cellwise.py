@@ -121,7 +121,7 @@ def shares(prefix=0, more=()):
 
 def padded(prefix):
     """A mask that does not know its extents."""
-    return token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')), prefix).clone()
+    return token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')).cells, prefix).cells
 
 
 def test_masks_of_pairs_and_an_image_of_padding():

@@ -62,7 +62,7 @@ def test_one_dimension_is_the_sequence():
 def test_stride_shrinks_the_grid(options):
     module, every = build(stride=2, **options), build(**options)
     x = torch.randn(2, 1 + 35, 8, dtype=torch.float64)
-    mask = extents_to_mask([(5, 7), (3, 4)], (5, 7), torch.device('cpu'))
+    mask = extents_to_mask([(5, 7), (3, 4)], (5, 7), torch.device('cpu')).cells
     out = module(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
     full = every(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
     assert module.out_hw_shape((5, 7)) == (3, 4) and module.out_hw_shape((1, 1)) == (1, 1)

@@ -125,8 +125,9 @@ def test_a_batch_is_cut_to_its_largest_image_and_cleared():
     images, mask = mask_images(batch, [(5, 4), (3, 7)], cell=2)
     assert images.shape == (2, 1, 5, 7) and images[0].sum() == 5 * 4
     # A cell is padding when its first pixel is.
-    assert mask.tolist() == [[[False, False, True, True]] * 3,
-                             [[False] * 4, [False] * 4, [True] * 4]]
+    assert mask.cells.tolist() == [[[False, False, True, True]] * 3,
+                                   [[False] * 4, [False] * 4, [True] * 4]]
+    assert mask.extents == [(3, 2), (2, 4)]
     assert batch.eq(1).all()
     # Images of one size leave nothing to mask.
     images, mask = mask_images(batch, [(5, 4), (5, 4)], cell=2)

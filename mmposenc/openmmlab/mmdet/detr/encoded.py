@@ -18,7 +18,7 @@ from mmposenc.detr.boxes import BoxRPB, PositionRelation, cell_boxes
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings.base import reset_encodings
 from mmposenc.encodings.build import construct_or_name_config
-from mmposenc.functional.extents import filled_extents, token_mask
+from mmposenc.functional.extents import PaddingMask, cells_of, filled_extents, token_mask
 from mmposenc.functional.masking import map_to_tokens
 from mmposenc.functional.tracing import is_exporting
 
@@ -167,7 +167,7 @@ class Encoded(DetectionTransformer):
         return list(self.neck) if isinstance(self.neck, nn.Sequential) else [self.neck]
 
     def _masks(self, features: Sequence[Tensor], samples: Sequence[DetDataSample] | None
-               ) -> list[Tensor | None]:
+               ) -> list[PaddingMask | None]:
         if is_exporting():  # An exported model has no padding.
             return [None] * len(features)
         return positions.padding_masks(samples, features, positions.masks_exactly(self))
@@ -189,7 +189,7 @@ class Dense(Encoded):
         positions for the decoder."""
         feature = img_feats[-1]
         mask = self._masks([feature], batch_data_samples)[0]
-        args = (self.positional_encoding, feature, mask)
+        args = (self.positional_encoding, feature, cells_of(mask))
         encoder_pos = positions.position_tokens(self.encoder_pos, self.encoder_pos_encodings, *args)
         if self.key_pos == 'sine' and self.encoder_pos == 'sine':
             key_pos = encoder_pos
@@ -198,10 +198,10 @@ class Dense(Encoded):
         flat_mask = None if mask is None else token_mask(mask)
         return (dict(feat=map_to_tokens(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
                      spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
-                dict(memory_mask=flat_mask, memory_pos=key_pos,
+                dict(memory_mask=cells_of(flat_mask), memory_pos=key_pos,
                      **{'hw_shape': feature.shape[-2:]} if self.uses_boxes else {}))
 
-    def forward_encoder(self, feat: Tensor, feat_mask: Tensor | None,
+    def forward_encoder(self, feat: Tensor, feat_mask: PaddingMask | None,
                         feat_pos: Tensor | None,
                         spatial_shapes: list[tuple[int, int]] | None = None) -> Arguments:
         """Encode as mmdet does, with the grid as a further argument."""
@@ -248,7 +248,7 @@ class Deformable(Encoded):
         if len(mlvl_feats) != self.num_feature_levels:
             raise ValueError(f'the neck gives {len(mlvl_feats)} maps, but num_feature_levels='
                              f'{self.num_feature_levels}')
-        masks = self._masks(mlvl_feats, batch_data_samples)
+        masks = [cells_of(mask) for mask in self._masks(mlvl_feats, batch_data_samples)]
         maps = self._projected(mlvl_feats, masks)
         feat, mask, shared = self._flattened(maps, masks)
         for_encoder = dict(feat=feat, feat_mask=mask, feat_pos=None, **shared)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from mmdet.models.necks import ChannelMapper as MMChannelMapper
 from torch import Tensor, nn
 
+from mmposenc.functional.extents import cells_of
 from mmposenc.functional.masking import masked_group_norm
 
 from .positions import exact_mask
@@ -46,7 +47,7 @@ def _conv_module_without_padding(module: nn.Module, x: Tensor,
                                  full_hw: tuple[int, int]) -> Tensor:
     """Apply the convolution, norm and activation of a ConvModule, without padding."""
     x = module.conv(x)
-    mask = exact_mask(x, full_hw, list(img_shapes))
+    mask = cells_of(exact_mask(x, full_hw, list(img_shapes)))
     if module.with_norm:
         norm = module.norm
         x = masked_group_norm(norm, x, mask) if isinstance(norm, nn.GroupNorm) else norm(x)

@@ -13,7 +13,7 @@ from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.encodings.base import TokenEncoding
 from mmposenc.encodings.build import build_encoding, listed, resolve
 from mmposenc.encodings.placement import EncodingConfigs
-from mmposenc.functional.extents import extents_to_mask
+from mmposenc.functional.extents import PaddingMask, extents_to_mask
 from mmposenc.functional.grids import whole_cells
 from mmposenc.functional.masking import map_to_tokens
 
@@ -138,7 +138,7 @@ def image_sizes(samples: Sequence[DetDataSample] | None) -> tuple[Size, list[Siz
 
 
 def padding_masks(samples: Sequence[DetDataSample] | None, features: Sequence[Tensor], exact: bool
-                  ) -> list[Tensor | None]:
+                  ) -> list[PaddingMask | None]:
     """Padding mask (B, H, W) of every map, True = padding, or None for a map without padding.
 
     Args:
@@ -168,7 +168,7 @@ def nearest_extents(full: Size, grid: Size, sizes: list[Size]) -> list[Size]:
     return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
 
 
-def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> Tensor | None:
+def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> PaddingMask | None:
     """The padding mask (B, H, W) of a map (B, C, H, W), in which a cell is valid if it contains a
     valid pixel; None if there is no padding."""
     grid = (feature.shape[-2], feature.shape[-1])
