@@ -113,7 +113,7 @@ def test_options_of_the_config_have_a_value(tmp_path, capsys) -> None:
 
 
 @pytest.mark.parametrize('word, train_cfg', [
-    ("train_cfg={'b': {'c': [1, '2']}}", dict(a=1, b=dict(c=[1, '2']))),
+    ("train_cfg={'b': [1, '2']}", dict(a=1, b=[1, '2'])),
     ("train_cfg={'_delete_': True, 'b': {}}", dict(b={})),
     ("train_cfg={'b': {'x.y': 1}}", dict(a=1, b={'x.y': 1}))])
 def test_an_option_of_the_config_may_be_a_dict(tmp_path, word: str, train_cfg: dict) -> None:
@@ -122,6 +122,6 @@ def test_an_option_of_the_config_may_be_a_dict(tmp_path, word: str, train_cfg: d
     parser = make_config_parser('what it does', 'a=1')
     words = [str(tmp_path / 'config.py'), '--cfg-options']
     assert options.config_of_arguments(parser.parse_args([*words, word])).train_cfg == train_cfg
-    for broken in (word[:-1], 'train_cfg=[1', "train_cfg={'a': len([])}"):
+    for broken in (word[:-1], 'train_cfg=[1,2', "train_cfg={'a': len([])}"):
         with pytest.raises(ValueError, match='--cfg-options train_cfg: .* must be a number'):
             options.config_of_arguments(parser.parse_args([*words, broken]))
