@@ -2,10 +2,10 @@
 
     mmposenc quickstart [--seed N]
 
-A RetinaNet on PVT + PEG is trained from random weights, and tested on a block of the training plots
-and on another plot; COCO AP. Data go to data/, results to work_dirs/, both in the current folder.
-Pictures show ground truth on the left and predictions on the right. Stop it with Ctrl-C; the same
-command resumes.
+A RetinaNet on PVT + PEG is trained from random weights, and tested in the same area of a forest and
+in another area; the scores are COCO's AP. Data go to data/, results to work_dirs/, both in the
+current folder. Pictures show ground truth on the left and predictions on the right. Stop it with
+Ctrl-C; the same command resumes.
 """
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from ..writing import writing_whole_file
 
 _TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees'
 #: For each row of the table of scores, the folder of the test and its config.
-TESTS = {'held-out block of the training plots': ('block', f'{_TREES}-block.py'),
-         'a different plot': ('other_plot', f'{_TREES}.py')}
+TESTS = {'same area': ('same_area', f'{_TREES}-block.py'),
+         'another area': ('another_area', f'{_TREES}.py')}
 #: For each column of that table, the name of the metric.
 SCORES = {'AP': 'coco/bbox_mAP', 'AP50': 'coco/bbox_mAP_50', 'AP75': 'coco/bbox_mAP_75'}
 
@@ -67,8 +67,8 @@ def train_and_test(work: Path, seed: int | None) -> None:
         with writing_whole_file(work / 'trained') as partial:
             shutil.copy(work / 'last_checkpoint', partial)
     checkpoint = str(work / Path((work / 'trained').read_text().strip()).name)
-    for folder, config in TESTS.values():
-        say(f'3/3 test ({folder})')
+    for title, (folder, config) in TESTS.items():
+        say(f'3/3 test: {title}')
         run('test', config, checkpoint, '--work-dir', str(work / f'test_{folder}'),
             '--show-dir', str(work / 'pictures' / folder))
 

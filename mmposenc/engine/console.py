@@ -7,10 +7,13 @@ import os
 import os.path as osp
 import re
 import sys
+import time
+from collections.abc import Sized
+from datetime import timedelta
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from mmengine.device import get_device
@@ -20,7 +23,7 @@ from mmengine.runner import Runner
 from ..attention.building import parameter_counts
 from ..backbones.encodings_of_model import encoding_lines
 from ..encodings.build import listed
-from ..terminal.messages import in_a_line, printable
+from ..terminal.messages import SILENCE, counted, in_a_line, printable
 
 #: Packages whose lines go to the log file, not to the console.
 _LIBRARIES = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
@@ -32,6 +35,8 @@ _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden 
                            '`metrics` is an empty dict|results of the whole dataset is empty|'
                            'torch.meshgrid: in an upcoming|To copy construct from a tensor|'
                            "'pin_memory' argument is set as true but no accelerator")
+#: What the lines of LoggerHook say twice, or of objects that the data do not have.
+_NEEDLESS = re.compile(r'base_lr: (\S+) (?=lr: \1\b)| *\S+mAP\S*: -1\.0000')
 #: The characters of a line that the console shows; a list of 1,000 classes has 30,000.
 _LONGEST = 1000
 #: A training has at least this number of lines, if it has as many steps.
@@ -76,7 +81,7 @@ class _LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = '\n'.join(
             each if len(each) <= _LONGEST else f'{each[:_LONGEST]} ... (the log has the rest)'
-            for each in map(printable, super().format(record).split('\n')))
+            for each in map(printable, _NEEDLESS.sub('', super().format(record)).split('\n')))
         kind = '' if record.levelno < logging.WARNING else f'{record.levelname.lower()}: '
         return f'{line[:9]}{kind}{line[9:]}'
 
@@ -106,6 +111,7 @@ class ConsoleHook(Hook):
 
     def __init__(self) -> None:
         self.metrics: dict[str, float] = {}
+        self.started, self.first_step = 0.0, 0
 
     def before_train(self, runner: Runner) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
@@ -116,16 +122,26 @@ class ConsoleHook(Hook):
             steps += f', {runner.iter} of them done'
         self._log_start(runner, 'training', [
             _weights_line(runner),
-            f'{len(loader.dataset)} images in batches of '
+            f'data: {_data_text(loader.dataset)}, in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
-            + (f', {len(val.dataset)} to validate' if val else ''),
+            + (f'; validation: {_data_text(val.dataset)}' if val else ''),
             steps, f'results in {runner.work_dir}, log in {runner.logger.log_file}'])
         _lower_log_interval(runner)
+        self.started, self.first_step = time.monotonic(), runner.iter
+
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None,
+                         outputs: dict | None = None) -> None:
+        # The first line of LoggerHook may be a minute away.
+        if self.started and (seconds := time.monotonic() - self.started) > SILENCE:
+            done = runner.iter + 1 - self.first_step
+            left = timedelta(seconds=round(seconds / done * (runner.max_iters - runner.iter - 1)))
+            runner.logger.info(f'{counted(done, "step")} in {seconds:.0f} s; about {left} left')
+            self.started = 0.0
 
     def before_test(self, runner: Runner) -> None:
-        images = len(runner.test_dataloader.dataset)
         source = f'weights of {runner._load_from}; ' if runner._load_from else ''
-        self._log_start(runner, 'testing', [f'{source}{images} images'])
+        self._log_start(runner, 'testing', [
+            f'{source}data: {_data_text(runner.test_dataloader.dataset)}'])
 
     def _log_start(self, runner: Runner, what: str, lines: list[str]) -> None:
         """Log the model, its encodings, the device, and these lines."""
@@ -136,8 +152,9 @@ class ConsoleHook(Hook):
         trained = sum(number for each, number in counts.items() if each.requires_grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
         part = f', {trained / 1e6:.2f} of them trained' if trained < count else ''
-        device = (f'{runner.world_size} x {get_device()}' if get_device() != 'cpu' else
-                  f'the CPU, {runner.world_size} x {torch.get_num_threads()} threads')
+        threads, many = counted(torch.get_num_threads(), 'thread'), runner.world_size > 1
+        device = (counted(runner.world_size, f'{get_device()} device') if get_device() != 'cpu' else
+                  f'the CPU, {threads}' + f' in each of {runner.world_size} processes' * many)
         first = (f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters{part}; '
                  f'on {device}')
         for line in (first, *encoding_lines(model), *lines):
@@ -153,17 +170,33 @@ class ConsoleHook(Hook):
         weights = last.read_text().strip() if last.is_file() else None
         pictures = Path(runner.log_dir, 'vis_data', 'vis_image')
         self._log_end(runner, {'weights': weights,
-                               'pictures': pictures if pictures.is_dir() else None})
+                               'validation pictures': pictures if pictures.is_dir() else None})
 
     def after_test(self, runner: Runner) -> None:
         self._log_end(runner, {})
 
     def _log_end(self, runner: Runner, files: dict[str, object]) -> None:
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
-                           if isinstance(value, Real))
+                           if isinstance(value, Real) and not _NEEDLESS.search(
+                               f'{name}: {value:.4f}'))
         for name, value in {'result': result, **files, 'log': runner.logger.log_file}.items():
             if value:
                 runner.logger.info(f'{name}: {value}')
+
+
+def _data_text(data: Any) -> str:
+    """Say where the images of a data set lie and how many there are, within wrappers too."""
+    if isinstance(getattr(data, 'datasets', None), list):
+        return ' and '.join(map(_data_text, data.datasets))
+    inner = data
+    while isinstance(getattr(inner, 'dataset', None), Sized):
+        inner = inner.dataset
+    prefix = getattr(inner, 'data_prefix', None) or {}
+    folder = prefix if isinstance(prefix, str) else prefix.get('img', prefix.get('img_path'))
+    times = len(data) // max(len(inner), 1)
+    count = counted(len(inner) if times > 1 else len(data), 'image')
+    return (f'{folder or type(inner).__name__}, {count}'
+            + f', each {times} times an epoch' * (times > 1))
 
 
 def _weights_line(runner: Runner) -> str:

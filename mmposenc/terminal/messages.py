@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from .streams import LastingStream
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
+#: After so many seconds without a line a command says that it works.
+SILENCE = 5.0
 #: Lines that pycocotools and mmdet print while they read annotations and evaluate, and mmengine
 #: when it loads a checkpoint.
 _CHATTER = re.compile(r'loading annotations into|creating index|index created|running per image|'
@@ -52,11 +55,12 @@ class Parser(argparse.ArgumentParser):
 class QuietOutput(LastingStream):
     """A standard output without what libraries print about their files."""
 
-    dropped = False
+    dropped, used = False, False
 
     def write(self, text: str) -> int:
         # print() writes the end of a line in a separate call.
         self.dropped = bool(_CHATTER.match(text)) or self.dropped and text == '\n'
+        self.used |= not self.dropped
         return len(text) if self.dropped else super().write(text)
 
 
@@ -97,7 +101,8 @@ def _is_own_end(error: BaseException) -> bool:
 @contextmanager
 def reporting_errors(args: argparse.Namespace, *, only_prints: bool = False) -> Iterator[None]:
     """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
-    and keep the output of libraries off the console.
+    and keep the output of libraries off the console. After :data:`SILENCE` without a line, one says
+    that the command loads what it needs.
 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
     Ctrl-C and SIGTERM end the program without one, and with the status that shells give them;
@@ -109,8 +114,12 @@ def reporting_errors(args: argparse.Namespace, *, only_prints: bool = False) -> 
     # The name of a file may not be valid in the console's encoding.
     if hasattr(stdout, 'reconfigure'):
         stdout.reconfigure(errors='backslashreplace')
-    sys.stdout, warnings.showwarning = cast(TextIO, QuietOutput(stdout)), _warn
+    output = QuietOutput(stdout)
+    sys.stdout, warnings.showwarning = cast(TextIO, output), _warn
     terminate = signal.signal(signal.SIGTERM, _end)
+    loading = threading.Timer(SILENCE, _say_that_it_loads, [output])
+    loading.daemon = True
+    loading.start()
     try:
         yield
         sys.stdout.flush()
@@ -125,8 +134,14 @@ def reporting_errors(args: argparse.Namespace, *, only_prints: bool = False) -> 
         log = None if _log_file() == before else _log_file()
         raise Ended(_log_and_message(error, args, log)) from error
     finally:
+        loading.cancel()
         sys.stdout, warnings.showwarning = stdout, showwarning
         signal.signal(signal.SIGTERM, terminate)
+
+
+def _say_that_it_loads(output: QuietOutput) -> None:
+    if not output.used and os.environ.get('RANK', '0') == '0':
+        print('loading libraries, config and data', file=sys.stderr, flush=True)
 
 
 def _end(signum: int, frame: FrameType | None) -> None:

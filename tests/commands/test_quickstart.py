@@ -28,7 +28,7 @@ def asked(tmp_path, monkeypatch):
             work.mkdir(parents=True)
             (work / 'last_checkpoint').write_text('elsewhere/epoch_12.pth')
             return
-        found = SCORES if work.name == 'test_block' else {}  # the other finds nothing
+        found = SCORES if work.name == 'test_same_area' else {}  # the other finds nothing
         for hour, metrics in ((12, {**SCORES, 'coco/bbox_mAP': 0.125}), (13, found)):
             (work / f'20260101_{hour}').mkdir(parents=True, exist_ok=True)
             (work / f'20260101_{hour}' / f'20260101_{hour}.json').write_text(json.dumps(metrics))
@@ -43,14 +43,14 @@ def test_it_trains_once_and_tests_twice(asked, capsys):
     work = 'work_dirs/quickstart-seed1'
     tests = [('test', config, f'{work}/epoch_12.pth', f'{work}/test_{name}',
               f'{work}/pictures/{name}')
-             for config, name in ((f'{SMALL}-block', 'block'), (SMALL, 'other_plot'))]
+             for config, name in ((f'{SMALL}-block', 'same_area'), (SMALL, 'another_area'))]
     quickstart.main(['--seed', '1'])
     assert asked == [('prepare', 'trees'), ('train', f'{SMALL}-quick', work, 'randomness.seed=1'),
                      *tests]
     assert capsys.readouterr().out.endswith(
-        '                                          AP    AP50    AP75\n'
-        'held-out block of the training plots   0.250   0.500   0.000\n'
-        'a different plot                           -       -       -\n'
+        '                  AP    AP50    AP75\n'
+        'same area      0.250   0.500   0.000\n'
+        'another area       -       -       -\n'
         f'pictures: {work}/pictures (left: ground truth, right: predictions)\n')
     asked.clear()
     quickstart.main(['--seed', '1'])

@@ -1,5 +1,6 @@
 """The console: few lines before the first step, and none of them lost to the log."""
 import re
+import time
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,9 @@ from mmengine.logging import MMLogger, print_log
 from mmengine.model import BaseModule
 
 from mmposenc.commands import main
+from mmposenc.engine import console
 from mmposenc.engine.console import quieten_console
+from mmposenc.terminal import messages
 from mmposenc.terminal.messages import reporting_errors
 
 
@@ -33,7 +36,8 @@ def test_training_and_testing_take_few_lines(tmp_path, monkeypatch, capfd) -> No
     assert len(kinds) == len(set(kinds)), out
     told = '\n'.join(lines[:first])
     begins = re.search(r' (training \w+ on \w+: [\d.]+ million parameters.*)', told)
-    assert 'steps' in told and 'images in batches of' in told and 'results in ' in told
+    assert re.search(r' data: \S+/images/?, 4 images, in batches of 2; validation: \S+, 4 i', told)
+    assert 'steps' in told and 'results in ' in told and 'base_lr' not in out
     assert ' starts from random weights\n' in told
     assert re.search(r' PEG after block 0 of stages 0 to 3: 4 modules, [\d,]+ parameters\n', told)
     assert told.count('is skipped since its requires_grad') == 1
@@ -51,7 +55,8 @@ def test_training_and_testing_take_few_lines(tmp_path, monkeypatch, capfd) -> No
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
     assert any(' PEG after block 0 of stages 0 to 3: ' in line for line in lines[:4]), lines
-    assert f'weights of {checkpoint}; ' in ' '.join(lines[:4])
+    assert f'weights of {checkpoint}; data: ' in ' '.join(lines[:4])
+    assert all('mAP_l: -1' not in line and 'Load checkpoint' not in line for line in lines)
     assert 'result: ' in lines[-3] and 'log: ' in lines[-2] and lines[-1] == 'pictures: drawn'
 
 
@@ -75,6 +80,20 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
     assert written.count('is odd') == 6 and 'a note by print_log' in written
     logger.warning('classes: ' + 'class, ' * 1000)
     assert len(capsys.readouterr().out) < 1100 and 'class, ' * 1000 in log.read_text()
+
+
+def test_a_long_silence_is_broken(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(messages, 'SILENCE', 0.02)
+    for line in ('', 'a line'):
+        with reporting_errors(SimpleNamespace()):
+            print(line, end='\n' * bool(line))
+            time.sleep(0.2)
+        assert capsys.readouterr().err == ('' if line else 'loading libraries, config and data\n')
+    monkeypatch.setattr(console, 'SILENCE', 0.0)
+    run = tiny_run.runner(tmp_path, epochs=2)
+    run.train()
+    assert len(re.findall(r' 1 step in 0 s; about \d:\d\d:\d\d left\n',
+                          capsys.readouterr().out)) == 1
 
 
 def test_prints_of_libraries_are_dropped_and_warnings_logged(tmp_path, capsys, monkeypatch

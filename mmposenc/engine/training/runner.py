@@ -106,7 +106,6 @@ class CheckpointRunner(_Runner):
                    f'{hint_to_config_beside(filename)}, or pass '
                    '--allow-mismatch (load_strict=False in the config) to load only what fits')
         self._has_loaded, self._loaded = True, checkpoint
-        self.logger.info(f'Load checkpoint from {filename}')
         return checkpoint
 
     def resume(self, filename: str, *args: object, **kwargs: object) -> None:

@@ -81,7 +81,8 @@ def print_overview(results: Results) -> None:
     """Print the table of all encodings without the costs, for which a terminal has no room."""
     from rich import console, table
     overview, number = overview_table(results), 2 + len(results.sizes)
-    shown = table.Table(title=overview.caption.replace('bold', '*'), title_justify='left')
+    shown = table.Table(title=overview.caption.replace(
+        'bold: can still be best', '*: no other is shown to be better'), title_justify='left')
     for name in overview.columns[:number]:
         shown.add_column(name, overflow='fold')
     for row in overview.rows:

@@ -18,7 +18,7 @@ from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import Entry
 from mmposenc.engine.variants.sizes import config_at_size, size_at, size_word
 from mmposenc.lab.inspect.counts import count_for_one_image
-from mmposenc.terminal.messages import in_a_line
+from mmposenc.terminal.messages import counted, in_a_line
 
 from ..study.records import COSTS, Record, read_json_if_any, write_json
 from ..study.study import Study, planning_lock
@@ -37,8 +37,9 @@ def measure_missing_costs(study: Study, *, timed: bool) -> None:
                    if not any(row['factor'] == at and ('seconds' in row or not timed)
                               for row in known.get(entry.name, ()))]
         if missing and timed:
-            print(f'timing {len({entry.name for entry, _ in missing})} models one after the other; '
-                  'other programs would slow them down', flush=True)
+            number = len({entry.name for entry, _ in missing})
+            print(f'measuring the speed of {counted(number, "model")}: please run nothing else',
+                  flush=True)
         sizes = {at: input_size(study.base, at) for at in {each[1] for each in missing}}
         for entry, at in missing:
             rows = [row for row in known.get(entry.name, ()) if row['factor'] != at]

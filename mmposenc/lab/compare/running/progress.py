@@ -21,7 +21,7 @@ def progress_summary(study: Study, jobs: int) -> str:
     if failed := sum(record['status'] == 'failed' for record in records):
         text += f', {failed} failed'
     left = seconds_left(study, records, jobs)
-    return f'{text}; about {seconds_text(left)} left' if left else text
+    return f'{text}; about {seconds_text(max(round(left), 1))} left' if left else text
 
 
 def seconds_left(study: Study, records: list[Record], jobs: int) -> float | None:
