@@ -6,12 +6,15 @@
 import argparse
 
 from ..terminal.messages import reporting_errors
-from ..terminal.options import add_run_options, make_config_parser
+from ..terminal.options import SIDE, add_run_options, make_config_parser, size_or
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = make_config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
     add_run_options(parser)
+    parser.add_argument('--size', dest='trained_size', type=size_or(SIDE), metavar='SIZE',
+                        help="size of the images of training and test: pixels of the test's "
+                        'shorter side; all sizes in the config change by the same factor')
     parser.add_argument('--amp', action='store_true',
                         help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '

@@ -38,14 +38,19 @@ def unmatched_boxes_text(parsed: ParsedConfig, content: Coco) -> str:
                'mmposenc::retinanet-pvt-peg-mine, which has more shapes' if share > _MANY else ''))
 
 
+def box_sizes(content: Coco) -> tuple[np.ndarray, np.ndarray]:
+    """The width and height of each box (N, 2), and those of its picture (N, 2)."""
+    images = {each['id']: (each['width'], each['height']) for each in content['images']}
+    anns = [ann for ann in content['annotations'] if not ann.get('iscrowd')]
+    return (np.array([ann['bbox'][2:] for ann in anns], float).reshape(-1, 2),
+            np.array([images[ann['image_id']] for ann in anns], float).reshape(-1, 2))
+
+
 def _best_overlaps(parsed: ParsedConfig, described: dict, content: Coco) -> np.ndarray:
     """For each box the largest IoU (intersection over union) with an anchor of the same centre."""
     from mmdet.registry import TASK_UTILS
     corners = np.concatenate([each.numpy() for each in TASK_UTILS.build(described).base_anchors])
-    images = {each['id']: (each['width'], each['height']) for each in content['images']}
-    anns = [ann for ann in content['annotations'] if not ann.get('iscrowd')]
-    image = np.array([images[ann['image_id']] for ann in anns], float).reshape(-1, 2)
-    boxes = np.array([ann['bbox'][2:] for ann in anns], float).reshape(-1, 2)
+    boxes, image = box_sizes(content)
     for step in parsed.pipeline('test'):
         if type_without_library(step) == 'Resize' and step.get('scale'):
             sides = sides_of_scale(step['scale'])

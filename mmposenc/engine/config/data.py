@@ -16,7 +16,8 @@ from mmposenc.openmmlab.datasets.lists import lines_of
 from mmposenc.terminal.processes import print_in_first_process
 
 from ..prepare.convert import ADE_PARTS
-from .anchors import unmatched_boxes_text
+from ..prepare.objects import object_sizes_text
+from .anchors import box_sizes, unmatched_boxes_text
 from .nodes import keys_and_values, listed, type_name
 from .parsed import ParsedConfig, num_classes_of
 
@@ -65,8 +66,11 @@ def point_to_folder(cfg: Config, folder: str) -> None:
         raise ValueError(f'--data {folder}: {error}') from error
     more = f', and {len(classes) - _SHOWN} more' * (len(classes) > _SHOWN)
     print_in_first_process(f'{folder}: classes {", ".join(classes[:_SHOWN])}{more}')
-    if parsed.scope == 'mmdet' and (line := unmatched_boxes_text(parsed, parts['train'].content)):
-        print_in_first_process(f'{folder}: {line}')
+    if parsed.scope == 'mmdet':
+        content = parts['train'].content
+        for line in filter(None, (object_sizes_text(*box_sizes(content)),
+                                  unmatched_boxes_text(parsed, content))):
+            print_in_first_process(f'{folder}: {line}')
 
 
 def _parts_of_folder(root: Path, scope: str | None) -> dict[str, _Part]:

@@ -180,10 +180,11 @@ def _value_of_option(key: str, text: str) -> object:
                          "'[1,2]', or a dict of Python such as \"{'type': 'FPN'}\"") from error
 
 
-def config_of_arguments(args: argparse.Namespace) -> Config:
+def config_of_arguments(args: argparse.Namespace, cfg: Config | None = None) -> Config:
     """Read the config that the arguments of ``add_config`` name, with the options that override it,
-    and with the work directory and launcher of ``add_run_options`` if there are these."""
-    cfg = load_config(args.config)
+    and with the work directory and launcher of ``add_run_options`` if there are these. ``cfg`` is
+    taken for what the file holds, if it was read already."""
+    cfg = load_config(args.config) if cfg is None else cfg
     if args.data:
         point_to_folder(cfg, args.data)
     # Not done while arguments are parsed, because it loads torch.

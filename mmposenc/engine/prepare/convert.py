@@ -17,6 +17,7 @@ from .coco import read_coco_labels
 from .folders import Counts, Log, PrepareError, build_folder
 from .labels import Picture, read_label_map, read_labels
 from .names import VOID, Colour, colours_of_table, yolo_description
+from .objects import object_sizes_text
 from .parts import part_by_picture
 
 #: For each part, its folder in ADE20K's layout.
@@ -79,6 +80,10 @@ def convert_labels(kind: str, source: Path, out: Path, classes: list[str] | None
     part_of = part_by_picture(kind, source, labelled.pictures, description, val, log)
     parts = {part: [each for each in labelled.pictures if part_of.get(each.key) == part]
              for part in ADE_PARTS if part in part_of.values()}
+    shown = [(thing.box[2:], each.size) for each in parts.get('train', ()) for thing in each.things
+             if not thing.crowd]
+    if shown:
+        log(object_sizes_text(*zip(*shown, strict=True)))
     counts = build_folder(
         out, kind, lambda folder: {
             part: _write_masks_and_count(folder, part, pictures, labelled.classes, table)

@@ -15,6 +15,7 @@ from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
 from mmposenc.encodings.build import required_sizes
+from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.image_sizes import Size
 from mmposenc.engine.config.images import run_network
 from mmposenc.engine.config.models import build_backbone, build_bare
@@ -26,10 +27,11 @@ from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.openmmlab.mmdet.detr.positions import LEARNED_GRID, pop_absolute
 from mmposenc.registry import MODELS
 from mmposenc.terminal.messages import error_text
+from mmposenc.terminal.processes import print_in_first_process
 
 from .encodings import Entry, read_entries
 from .model_encodings import Changes, encodings_as_they_stand, named_relative_encodings
-from .sizes import image_sizes, size_word
+from .sizes import config_trained_at_size, image_sizes, size_word
 
 #: The side in pixels of an image for a model that cannot run on the meta device.
 SMALL = 256
@@ -231,8 +233,8 @@ def check_builds(cfg: Config) -> None:
 
 
 def read_encoded_config(args: argparse.Namespace) -> Config:
-    """The config that a command's arguments name, with the encodings of its ``--encoding``, after
-    a look whether they fit its model.
+    """The config that a command's arguments name, with the image size of a training and the
+    encodings of its ``--encoding``, after a look whether they fit its model.
 
     Args:
         args: of a command with ``add_config`` and ``add_encoding``, see
@@ -242,7 +244,11 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
         ValueError: there is no such encoding, or it does not fit.
         FileNotFoundError: there is no such file.
     """
-    cfg, word = config_of_arguments(args), args.encoding
+    cfg, word = None, args.encoding
+    if getattr(args, 'trained_size', None):  # before --data, which asks how large objects are
+        cfg, changes = config_trained_at_size(load_config(args.config), args.trained_size)
+        print_in_first_process(f'--size {args.trained_size}: {"; ".join(changes)}')
+    cfg = config_of_arguments(args, cfg)
     if word is None:
         return cfg
     try:

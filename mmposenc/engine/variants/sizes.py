@@ -1,4 +1,4 @@
-"""Tests a config at other image sizes."""
+"""Tests or trains a config at other image sizes."""
 from __future__ import annotations
 
 import copy
@@ -10,13 +10,22 @@ from mmengine.config import Config, ConfigDict
 
 from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
 from mmposenc.engine.config.image_sizes import Size, size_after
-from mmposenc.engine.config.nodes import type_without_library
+from mmposenc.engine.config.nodes import flat_config, type_without_library, typed_parts, value_at
 from mmposenc.engine.config.parsed import ParsedConfig
 
-#: Arguments of a test's steps that are numbers of pixels or a factor.
-_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'padding')
+#: Arguments of steps that are numbers of pixels or a factor.
+_PIXELS = ('scale', 'scale_factor', 'scales', 'crop_size', 'size', 'max_size', 'width', 'height',
+           'img_scale', 'padding', 'random_size_range', 'border')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
            'CenterCrop', 'Pad', 'EfficientNetCenterCrop')
+#: Other steps that set sizes, and parts of data preprocessors.
+_TRAINED = ('RandomResize', 'RandomChoiceResize', 'RandomCrop', 'RandomResizedCrop', 'Mosaic',
+            'CachedMosaic', 'RandomMosaic', 'MixUp', 'CachedMixUp', 'RandomAffine',
+            'RandomCenterCropPad', 'EfficientNetRandomCrop', 'BatchFixedSizePad',
+            'BatchSyncRandomResize', 'BatchResize', 'SegDataPreProcessor')
+#: The sections of a config in which steps of training, validation and test stand.
+_SECTIONS = ('train_dataloader.dataset', 'val_dataloader.dataset', 'test_dataloader.dataset',
+             'custom_hooks', 'model.data_preprocessor', 'data_preprocessor')
 #: How steps that resize do it, which stays where they stretch an image.
 _MANNER = ('interpolation', 'backend', 'clip_object_border')
 #: A factor of both sides, or one of the height and one of the width.
@@ -61,12 +70,67 @@ def config_at_size(cfg: Config, size: ImageSize) -> Config:
             steps[number]['scale_factor'] = _scaled_numbers(share, factor, whole=False)
         else:
             steps[number] = _stretch(steps[number], _scaled_numbers(pixels[::-1], share)[::-1])
-    _resize_preprocessor(changed, factor, pixels, whole)
-    test_cfg = dict(changed.model.get('test_cfg') or {})
-    if test_cfg.get('mode') == 'slide':
-        changed.model.test_cfg = dict(test_cfg, **{
-            key: _scaled_numbers(test_cfg[key], factor) for key in ('crop_size', 'stride')})
+    _resize_model(changed, factor, pixels, whole)
     return changed
+
+
+def config_trained_at_size(cfg: Config, size: ImageSize) -> tuple[Config, list[str]]:
+    """A config whose training, validation and test have images of another size.
+
+    All sizes of their steps, of windows and of the data preprocessor are multiplied by one factor,
+    and so is the grid of tables that do not come from a file.
+
+    Args:
+        cfg: not changed.
+        size: the shorter side of the test's images, or 'HEIGHTxWIDTH' of the config's aspect, in
+            pixels.
+
+    Returns:
+        The config, and what was changed: 'train_dataloader.dataset.pipeline.2.scale=(320, 240)'.
+
+    Raises:
+        ValueError: the config sets no size, or one of another aspect or of an unknown step.
+    """
+    parsed, changed = ParsedConfig(cfg), copy.deepcopy(cfg)
+    whole, option = parsed.tested_size or parsed.trained_size, f'--size {size_word(size)}'
+    if whole is None:
+        raise ValueError(f'{option}: no step of the config sets a size that can be changed')
+    factor = min(_pixels(size) or (float(size),)) / min(whole)
+    if _pixels(size) not in (None, _scaled_numbers(whole, factor)):
+        raise ValueError(f'{option}: sizes keep the aspect of the config, {whole[0]}x{whole[1]}; '
+                         'give the shorter side, such as --size 320')
+    parts = {id(part): ('.'.join((key, *path)), part) for key in _SECTIONS
+             for path, part in typed_parts(value_at(changed, key))}
+    for key, part in parts.values():
+        _resize_step(part, factor, f'{option}: {key}')
+    if parsed.model:
+        _resize_model(changed, factor, None, whole)
+    backbone = ParsedConfig(changed).backbone
+    said = [f'{key}.{name}={part[name]}' for key, part in parts.values() for name in _PIXELS
+            if _is_resized(part, name)]
+    if not any(each.startswith('train_dataloader.') for each in said):
+        raise ValueError(f'{option}: no step of the training sets a size; add a Resize')
+    if backbone.get('img_size') and value_at(backbone, 'init_cfg.type') != 'Pretrained':
+        backbone.img_size = _scaled_numbers(backbone.img_size, factor)
+        said.append(f'model.backbone.img_size={backbone.img_size}')
+    return changed, said
+
+
+def _is_resized(step: ReadOnlyConfig, name: str) -> bool:
+    """Whether an argument of a step, of whatever type, is a number of pixels, or several."""
+    value, known = step.get(name), type_without_library(step) in (*_SIZING, *_TRAINED)
+    return value is not None and step.get('crop_type', 'absolute').startswith('absolute') and all(
+        known or isinstance(each, int) for each in flat_config(value).values())
+
+
+def _resize_step(step: ConfigType, factor: float, where: str) -> None:
+    """Multiply the sizes among the arguments of a step, whose place is named in errors."""
+    kind = type_without_library(step)
+    for name in (each for each in _PIXELS if _is_resized(step, each)):
+        if kind not in (*_SIZING, *_TRAINED):
+            raise ValueError(f'{where}.{name}={step[name]}: it is not known how {kind} changes '
+                             'sizes; set them by --cfg-options')
+        step[name] = _scaled_numbers(step[name], factor, whole=name != 'scale_factor')
 
 
 def size_word(size: ImageSize, times: str = '') -> str:
@@ -132,13 +196,8 @@ def _scaled_numbers(value: Any, factor: _Factor, whole: bool = True) -> Any:
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:
     changed = [ConfigDict(copy.deepcopy(dict(step))) for step in steps]
     for step in changed:
-        if type_without_library(step) not in _SIZING:
-            continue
-        if step.get('scale_factor') is not None:
-            step['scale_factor'] = _scaled_numbers(step['scale_factor'], factor, whole=False)
-        for key in _PIXELS:
-            if step.get(key) is not None:
-                step[key] = _scaled_numbers(step[key], factor)
+        if type_without_library(step) in _SIZING:
+            _resize_step(step, factor, 'test_dataloader')
     return _with_resize(changed, scale_factor=float(factor), keep_ratio=True)
 
 
@@ -185,10 +244,13 @@ def _stretch(step: ReadOnlyConfig, size: Size) -> ConfigType:
     return ConfigDict(type='Resize', scale=size[::-1], keep_ratio=False, **manner)
 
 
-def _resize_preprocessor(cfg: Config, factor: _Factor, pixels: Size | None, whole: Size | None
-                         ) -> None:
-    """Change a size to which images are padded; a divisor as large as the images counts as a size
-    too."""
+def _resize_model(cfg: Config, factor: _Factor, pixels: Size | None, whole: Size | None) -> None:
+    """Change windows that slide over an image, and a size to which images are padded; a divisor as
+    large as the images counts as a size too."""
+    test_cfg = dict(cfg.model.get('test_cfg') or {})
+    if test_cfg.get('mode') == 'slide':
+        cfg.model.test_cfg = dict(test_cfg, **{
+            key: _scaled_numbers(test_cfg[key], factor) for key in ('crop_size', 'stride')})
     owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
     if not owner.get('data_preprocessor'):
         return

@@ -1,4 +1,5 @@
 """--data: a config of another data set trains on a prepared folder."""
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,16 @@ from helpers.tiny_tasks import picture
 from mmengine.registry import DATASETS, DefaultScope
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.anchors import _best_overlaps
+from mmposenc.engine.config.anchors import _best_overlaps, box_sizes
 from mmposenc.engine.config.checked_classes import with_checked_classes
 from mmposenc.engine.config.checks import check_files, check_num_classes
 from mmposenc.engine.config.data import _possible_topk, point_to_folder
 from mmposenc.engine.config.models import build_bare
+from mmposenc.engine.config.options import override_in_place
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.prepare.convert import convert_labels
+from mmposenc.engine.prepare.objects import object_sizes_text
+from mmposenc.engine.variants.sizes import config_trained_at_size
 
 PHASES = ('train', 'val', 'test')
 NAMES = ['square', 'disc', 'ring']
@@ -223,7 +227,9 @@ def test_layouts_of_coco_are_taken_as_they_are(tmp_path, capsys, layout) -> None
     check_files(ParsedConfig(cfg), PHASES)
     assert cfg.val_evaluator.ann_file == str(folder / layout[0].format('val'))
     # Of 20 x 24 in 48 x 40, enlarged to 400 x 333: 167 x 200, beside a square anchor of 136.
-    assert 'anchors: 0% of the training boxes overlap none by 0.4' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert 'anchors: 0% of the training boxes overlap none by 0.4' in out
+    assert '9 of 10): 22 to 22 pixels, median 22; suggested for ' in out, out
     cfg.model.bbox_head.anchor_generator.ratios = [0.1]
     point_to_folder(cfg, str(folder))
     assert 'anchors: 100% of the ' in capsys.readouterr().out
@@ -237,6 +243,21 @@ def test_the_recipe_for_own_boxes_has_an_anchor_for_each_shape() -> None:
         dict(image_id=1, bbox=[0, 0, *each]) for size in sizes for each in (size, size[::-1])])
     overlaps = _best_overlaps(ParsedConfig(cfg), cfg.model.bbox_head.anchor_generator, content)
     assert overlaps.min() > 0.4 and np.median(overlaps) > 0.6
+
+
+@pytest.mark.parametrize('low, high, side', [(28, 350, 480), (5, 40, 1280), (60, 600, 320)])
+def test_suggested_sizes_and_anchors_fit_the_objects(low, high, side) -> None:
+    sides = np.geomspace(low, high, 50)
+    content = dict(images=[dict(id=1, width=640, height=480)], annotations=[
+        dict(image_id=1, bbox=[0, 0, each, each]) for each in sides])
+    line = object_sizes_text(*box_sizes(content))
+    size, base = re.search(r'--size (\d+) .*octave_base_scale=(\S+?)(?=;|$)', line).groups()
+    cfg, _ = config_trained_at_size(load_config('mmposenc::retinanet-pvt-peg-mine'), int(size))
+    override_in_place(cfg, {'model.bbox_head.anchor_generator.octave_base_scale': float(base)})
+    overlaps = _best_overlaps(ParsedConfig(cfg), cfg.model.bbox_head.anchor_generator, content)
+    assert int(size) == side and np.quantile(overlaps, 0.05) > 0.4
+    assert ('cut the pictures into tiles' in line) == (low == 5)
+    assert object_sizes_text([], []) == ''
 
 
 @pytest.mark.parametrize('text, said', [('a\n\nb\n', 'classes.txt:2: the line is empty'),

@@ -9,7 +9,7 @@ from PIL import Image
 
 from mmposenc import engine
 from mmposenc.engine.config.parsed import ParsedConfig
-from mmposenc.engine.variants.sizes import config_at_size
+from mmposenc.engine.variants.sizes import config_at_size, config_trained_at_size
 from mmposenc.lab.compare.running.costs import input_size
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -181,3 +181,46 @@ def test_the_input_of_a_model_at_each_size():
     assert [input_size(bccd, at) for at in (1.0, 1.5, '100x64')] == [
         (256, 320), (384, 480), (128, 64)]
     assert [input_size(canvas, at) for at in (1.5, '480x864')] == [(1536, 1536), (480, 864)]
+
+
+@pytest.mark.parametrize('name, size, trained, tested, said', [
+    (TREES, 200, (160, 160), (200, 200), 'dataset.dataset.pipeline.3.crop_size=(160, 160)'),
+    (IMAGENET, 160, (160, 160), (160, 160), 'dataset.pipeline.1.scale=160'),
+    (CIFAR, 48, (48, 48), None, 'dataset.pipeline.0.crop_size=48'),
+    (CAMVID, '96x128', (96, 128), (96, 128), 'scale=(128, 96)'),
+    (ADE, 256, (256, 256), (256, 341), 'dataset.pipeline.2.scale=(1024, 256)'),
+    (LSJ, 512, (512, 512), (512, 512), 'pipeline.2.scale=(512, 512)'),
+    ('mmdet::yolox/yolox_s_8xb8-300e_coco.py', 320, (320, 320), (320, 320), 'border=(-160, -160)'),
+])
+def test_a_training_at_another_size(name, size, trained, tested, said):
+    cfg = engine.load_config(name)
+    before = cfg.to_dict()
+    changed, lines = config_trained_at_size(cfg, size)
+    parsed = ParsedConfig(changed)
+    assert (parsed.trained_size, parsed.tested_size) == (trained, tested)
+    assert cfg.to_dict() == before
+    assert any(each.startswith('train_') and each.endswith(said) for each in lines), lines
+
+
+def test_what_else_follows_the_size_of_a_training():
+    cfg = engine.load_config(ADE)
+    cfg.model.test_cfg = dict(mode='slide', crop_size=(512, 512), stride=(341, 341))
+    changed, _ = config_trained_at_size(cfg, 256)
+    assert changed.model.data_preprocessor.size == changed.model.test_cfg.crop_size == (256, 256)
+    changed, said = config_trained_at_size(engine.load_config(DEIT), 48)
+    assert changed.model.backbone.img_size == 48 and said[-1] == 'model.backbone.img_size=48'
+    cfg = engine.load_config(
+        'mmposenc::detection/rt_detr/deim_rt-detrv2_r18vd_4xb4-120e_coco.py')
+    assert 'random_size_range=(240, 400)' in '; '.join(config_trained_at_size(cfg, 320)[1])
+
+
+@pytest.mark.parametrize('name, size, change, said', [
+    (DEIT, 48, list.clear, 'no step of the (config|training) sets a size'),
+    (TREES, '96x160', list.copy, 'sizes keep the aspect of the config, 400x400'),
+    (TREES, 200, lambda steps: steps.append(dict(type='MyCrop', size=(9, 9))),
+     r'pipeline\.\d\.size=\(9, 9\): it is not known how MyCrop changes sizes')])
+def test_a_size_that_a_training_cannot_have(name, size, change, said):
+    cfg = engine.load_config(name)
+    change(ParsedConfig(cfg).data_sets_with_pipeline('train')[0].pipeline)
+    with pytest.raises(ValueError, match=f'--size {size}: .*{said}'):
+        config_trained_at_size(cfg, size)
