@@ -190,7 +190,8 @@ def _scaled_numbers(value: Any, factor: _Factor, whole: bool = True) -> Any:
     if not whole:
         return value * factor
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return max(round(value * factor), 1) if number and 0 < value < math.inf else value
+    sized = number and value not in (0, -1) and abs(value) < math.inf
+    return round(value * factor) or 1 if sized else value
 
 
 def _resized_steps(steps: Sequence[ReadOnlyConfig], factor: float) -> list[ConfigType]:

@@ -229,7 +229,7 @@ def test_layouts_of_coco_are_taken_as_they_are(tmp_path, capsys, layout) -> None
     # Of 20 x 24 in 48 x 40, enlarged to 400 x 333: 167 x 200, beside a square anchor of 136.
     out = capsys.readouterr().out
     assert 'anchors: 0% of the training boxes overlap none by 0.4' in out
-    assert '9 of 10): 22 to 22 pixels, median 22; suggested for ' in out, out
+    assert '9 of 10): 16 to 16 pixels, median 16; suggested for ' in out, out
     cfg.model.bbox_head.anchor_generator.ratios = [0.1]
     point_to_folder(cfg, str(folder))
     assert 'anchors: 100% of the ' in capsys.readouterr().out

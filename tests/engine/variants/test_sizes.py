@@ -189,7 +189,7 @@ def test_the_input_of_a_model_at_each_size():
     (CIFAR, 48, (48, 48), None, 'dataset.pipeline.0.crop_size=48'),
     (CAMVID, '96x128', (96, 128), (96, 128), 'scale=(128, 96)'),
     (ADE, 256, (256, 256), (256, 341), 'dataset.pipeline.2.scale=(1024, 256)'),
-    (LSJ, 512, (512, 512), (512, 512), 'pipeline.2.scale=(512, 512)'),
+    (LSJ, 512, (512, 512), (512, 512), 'pipeline.3.scale=(512, 512)'),
     ('mmdet::yolox/yolox_s_8xb8-300e_coco.py', 320, (320, 320), (320, 320), 'border=(-160, -160)'),
 ])
 def test_a_training_at_another_size(name, size, trained, tested, said):
@@ -210,7 +210,7 @@ def test_what_else_follows_the_size_of_a_training():
     changed, said = config_trained_at_size(engine.load_config(DEIT), 48)
     assert changed.model.backbone.img_size == 48 and said[-1] == 'model.backbone.img_size=48'
     cfg = engine.load_config(
-        'mmposenc::detection/rt_detr/deim_rt-detrv2_r18vd_4xb4-120e_coco.py')
+        'mmposenc::detection/rt_detr/rt-detr_r18vd_4xb4-72e_coco.py')
     assert 'random_size_range=(240, 400)' in '; '.join(config_trained_at_size(cfg, 320)[1])
 
 
