@@ -99,7 +99,7 @@ def check_new_files(folder: str | Path, names: Iterable[str], option: str, *,
 
     Args:
         folder: where they go. It may be a link, and need not be there yet.
-        names: of all files, with slashes, relative to the folder.
+        names: the names of all files, with slashes, relative to the folder.
         option: what users call the folder, for messages.
         ours: says of a file that is there whether it may be replaced, as an earlier result may.
         inputs: files that are read, none of which may be replaced.

@@ -44,7 +44,7 @@ class QVLinear(Linear):
         return torch.cat((query, key.detach(), value))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., C) -> (..., 3 C)."""
+        """Compute queries, keys and values side by side: (..., C) -> (..., 3 C)."""
         return linear(x, self.weight, self.trained_bias)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:

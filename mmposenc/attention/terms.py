@@ -133,7 +133,7 @@ class Problem(NamedTuple):
 
     Attributes:
         q, k, v: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims).
-        scale: of the queries.
+        scale: the factor of the queries.
         terms: the terms of the encodings.
         query, key, prefix: grids of the cells, and number of prefix tokens, with an encoding.
         key_padding: (B, Lk) bool, True = padding; every image has a valid key.

@@ -161,10 +161,10 @@ class PlainWindowAttention(MultiheadAttention):
         whole_positions: the relative encoding, which must only rotate, has the positions of the
             whole grid, as without windows. False: those in the window.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows, nor with
-            ``whole_positions``. False: they do, as in the releases of ViTDet and SAM. 'both': they
-            do not on maps of which rows and columns are filled up, as in Twins of mmseg and
-            mmpretrain. With False and ``window_count``, windows without a cell count in the mean
-            of prefix tokens that windows share.
+            ``whole_positions``. False: they do, as in the releases of ViTDet and SAM. 'both':
+            they do not if both rows and columns of a map had to be filled up, as in Twins of mmseg
+            and mmpretrain. With False and ``window_count``, windows without a cell count in the
+            mean of prefix tokens that windows share.
         options: further arguments of :class:`MultiheadAttention`.
 
     Parameters have the names of :class:`MultiheadAttention`.

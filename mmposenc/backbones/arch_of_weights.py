@@ -315,13 +315,14 @@ _KNOWN_AS = {'rope-vit': 'RoPE-ViT with axial rotary positions and a table',
 
 def look_alikes(state_dict: State, kinds: Iterable[type], names: Iterable[str] = ()
                 ) -> dict[str, list[str]]:
-    """Models other than the one that :func:`needed_options` names whose weights look the same as
-    these, as positions that turn queries and keys, activations, heads and windows leave no trace in
-    a file.
+    """Other models whose files look the same as these weights.
+
+    Rotations of queries and keys, activations, the number of heads and windows leave no trace in a
+    file, so :func:`needed_options` may have named another model than that of the file.
 
     Args:
-        state_dict, kinds: as there.
-        names: of the weights in the file.
+        state_dict, kinds: as for :func:`needed_options`.
+        names: the names of the weights in the file.
 
     Returns:
         For each model the options of ``backbone`` that it needs in place of the inferred ones.

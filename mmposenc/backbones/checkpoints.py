@@ -44,7 +44,7 @@ class Loaded:
     Attributes:
         source: whose names the file has, a key of :data:`mmposenc.checkpoint.SOURCES`; None: those
             of this project, or of a whole model.
-        names: of the weights that the model now has from the file.
+        names: the names of the weights that the model now has from the file.
         misfits: what does not fit, in lines; '' where all does.
         meta: what the training that wrote the file says about itself.
     """
@@ -173,7 +173,7 @@ def convert_part(backbone: nn.Module, state: dict[str, Tensor], prefix: str,
     Args:
         backbone: what they will be loaded into.
         state: weights of the model; changed in place.
-        prefix: of the backbone's weights in ``state``, with a dot.
+        prefix: the prefix of the backbone's weights in ``state``, with a dot.
         name: name of the file for messages.
     """
     part = {key: state[key] for key in state if key.startswith(prefix)}

@@ -19,7 +19,8 @@ def positions_computed_otherwise(backbone: nn.Module, computed: Mapping[str, Ten
 
     Args:
         backbone: what the file is loaded into.
-        computed: of the file (:attr:`mmposenc.checkpoint.Converted.computed`).
+        computed: the positions of the file that no weight holds
+            (:attr:`mmposenc.checkpoint.Converted.computed`).
 
     Raises:
         ValueError: no options have the file's positions.

@@ -45,8 +45,8 @@ class PVT(Backbone):
         window_sizes: side of the windows of each stage; blocks 0, 2, ... of a stage attend in
             windows (Twins-SVT). None: every block attends to the whole map.
         mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
-            release and in timm they do; False equals those for any size. 'both': they do not on
-            maps of which rows and columns are filled up, as in mmseg and mmpretrain; with
+            release and in timm they do; False equals those for any size. 'both': they do not if
+            both rows and columns of a map had to be filled up, as in mmseg and mmpretrain; with
             ``mask_padding`` this is True.
         qkv_bias: bias of queries, keys and values.
         proj_bias: bias of the output of attention to the whole map (mmdet, mmseg: ``qkv_bias``).
@@ -164,7 +164,7 @@ class PVT(Backbone):
         height, width = checked_one_batch(x).shape[-2:]
         if min(height, width) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
             raise ValueError(f'an image of {height}x{width} is smaller than the patch '
-                             f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
+                             f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}; enlarge it')
         full_hw = (height, width)
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_sizes[0])

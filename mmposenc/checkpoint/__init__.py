@@ -56,7 +56,7 @@ def convert_back(state_dict: Mapping[str, Tensor], source: str | None = None) ->
     :func:`convert`.
 
     Args:
-        state_dict: of a backbone, or of a model with one (``backbone.*``). Of a detector or
+        state_dict: that of a backbone, or of a model with one (``backbone.*``). Of a detector or
             segmentor only the backbone's weights are converted, of a classifier its linear head
             too.
         source: a key of ``TIMM``; None: the first that has a place for every weight.

@@ -45,7 +45,8 @@ def relpos_vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.
 
     Args:
-        names: of a state dict of either side, which show whether a table has rows of a class token.
+        names: those of a state dict of either side, which show whether a table has rows of a class
+            token.
     """
     class_token = any(name.endswith('cls_token') for name in names)
     pairs = [*_COMMON, *same_name_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.ls1.gamma',

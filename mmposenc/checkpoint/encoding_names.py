@@ -22,8 +22,8 @@ def is_encoding_weight(name: str, slots: Container[str] = SLOTS) -> bool:
     """Whether a weight is one of a position encoding, by the name it has in the models here.
 
     Args:
-        name: of the weight.
-        slots: of :data:`SLOTS`, those that count.
+        name: the name of the weight.
+        slots: some of :data:`SLOTS`, those that count.
     """
     match = _ENCODING.search(name)
     return match is not None and SLOTS[match[1] is not None] in slots
@@ -33,7 +33,7 @@ def replaced_slots(slots: Iterable[str], model: Iterable[str], file: Iterable[st
     """Which of these :data:`SLOTS` have encodings of another kind in a file than in a model.
 
     Args:
-        slots: of :data:`SLOTS`.
+        slots: some of :data:`SLOTS`.
         model, file: names of all weights.
     """
     def weights(names: Iterable[str], slot: str) -> set[str]:

@@ -153,7 +153,7 @@ class Refusal(NamedTuple):
 
         Args:
             names: those among which :attr:`has` is sought.
-            all_names: of the file.
+            all_names: all names of the file.
 
         Raises:
             ValueError: it is one.

@@ -89,7 +89,7 @@ def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's SwinTransformer and SwinTransformerV2, and ours.
 
     Args:
-        names: of a state dict of either side, which show the number of stages. timm counts a
+        names: those of a state dict of either side, which show the number of stages. timm counts a
             merging to the stage after it, and has one norm, after the last stage.
     """
     stages = [int(match.group(1)) for match in (

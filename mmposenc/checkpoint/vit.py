@@ -47,7 +47,7 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformer, and ours.
 
     Args:
-        names: of a state dict of either side, which show whether the model is distilled.
+        names: the names of a state dict of either side, which show whether the model is distilled.
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
     return (*TRUNK, *TOKENS, *same_name_pairs('dist_token'), *_BLOCKS,

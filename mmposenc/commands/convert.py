@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def convert_file(args: argparse.Namespace, source: str | None, state: dict[str, Tensor]
                  ) -> Converted:
-    """The weights under other names.
+    """Rename the weights of a file: from those of a release to this project's, or back.
 
     Raises:
         ValueError: the weights are of an unknown source, or of another one than given.

@@ -195,8 +195,10 @@ class ConvNorm(nn.Module):
         self.act = nn.Identity() if act is None else build_activation(act)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """(B, in_channels, H, W) -> (B, out_channels, H', W'); the mask (B, H', W') is that of the
-        output."""
+        """Convolve and normalize a map: (B, in_channels, H, W) -> (B, out_channels, H', W').
+
+        The mask (B, H', W') is that of the output, whose padded cells are zero.
+        """
         x = self.act(masked_batch_norm(self.norm, self.conv(x), padding_mask))
         return x if padding_mask is None else x.masked_fill(padding_mask[:, None], 0)
 

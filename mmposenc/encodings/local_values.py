@@ -181,7 +181,7 @@ class CRPE(RelativeEncoding):
         elif isinstance(windows, int):
             windows = {windows: num_heads}
         if sum(windows.values()) != num_heads or min(windows.values()) < 0:
-            raise ValueError(f'windows={dict(windows)} must share out num_heads={num_heads}')
+            raise ValueError(f'windows={dict(windows)} must add up to num_heads={num_heads}')
         self.channels = tuple(head_dims * heads for heads in windows.values() if heads)
         self.conv_list = nn.ModuleList(_conv(head_dims * heads, side, 'windows')
                                        for side, heads in windows.items() if heads)

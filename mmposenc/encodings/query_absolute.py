@@ -34,7 +34,7 @@ class QueryAbsolute1D(SequenceTable):
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """The table has one row for each position."""
+        """The number of rows of the table: one for each position."""
         return max_tokens
 
     def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:

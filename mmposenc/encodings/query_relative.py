@@ -37,7 +37,7 @@ class QueryRelative1D(SequenceTable):
 
     @staticmethod
     def num_rows(max_tokens: int) -> int:
-        """The table has one row for each offset."""
+        """The number of rows of the table: one for each offset in a sequence."""
         return 2 * max_tokens - 1
 
     def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:

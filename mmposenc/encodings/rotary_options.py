@@ -57,7 +57,7 @@ def check_positions(rotary: RotaryEmbedding) -> None:
         if value is not None and not least <= value < math.inf:
             raise ValueError(f'{name}={value} must be at least {least}')
     if cells.first and (cells.normalize is not None or dims != 2):
-        refuse('only cells of a map are counted from it', first=cells.first,
+        refuse('first needs normalize=None and dims=2', first=cells.first,
                normalize=cells.normalize, dims=dims)
     if cells.reference_grid is not None and cells.normalize is not None:
         refuse('coordinates are counted in one way; leave one of them out',

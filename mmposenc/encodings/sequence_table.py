@@ -57,7 +57,7 @@ class SequenceTable(RelativeEncoding):
             raise ValueError(
                 f'{name}=({grid.height}, {grid.width}) and num_prefix_tokens='
                 f'{self.num_prefix_tokens} make {length} tokens; the table has max_tokens='
-                f'{self.max_tokens}')
+                f'{self.max_tokens}; give max_tokens={length}')
         return length
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from mmengine.device import get_device
@@ -129,7 +129,7 @@ class ConsoleHook(Hook):
         _lower_log_interval(runner)
         self.started, self.first_step = time.monotonic(), runner.iter
 
-    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: Any = None,
+    def after_train_iter(self, runner: Runner, batch_idx: int, data_batch: object = None,
                          outputs: dict | None = None) -> None:
         # The first line of LoggerHook may be a minute away.
         if self.started and (seconds := time.monotonic() - self.started) > SILENCE:
@@ -184,13 +184,13 @@ class ConsoleHook(Hook):
                 runner.logger.info(f'{name}: {value}')
 
 
-def _data_text(data: Any) -> str:
+def _data_text(data: Sized) -> str:
     """Say where the images of a data set lie and how many there are, within wrappers too."""
-    if isinstance(getattr(data, 'datasets', None), list):
-        return ' and '.join(map(_data_text, data.datasets))
+    if isinstance(several := getattr(data, 'datasets', None), list):
+        return ' and '.join(map(_data_text, several))
     inner = data
-    while isinstance(getattr(inner, 'dataset', None), Sized):
-        inner = inner.dataset
+    while isinstance(inside := getattr(inner, 'dataset', None), Sized):
+        inner = inside
     prefix = getattr(inner, 'data_prefix', None) or {}
     folder = prefix if isinstance(prefix, str) else prefix.get('img', prefix.get('img_path'))
     times = len(data) // max(len(inner), 1)

@@ -157,7 +157,7 @@ def distance_rank(squared: Tensor, max_distance: int | None = None) -> Tensor:
 class Buckets(NamedTuple):
     """Which bucket every pair of a query and a key falls into.
 
-    method: of ``bucket_ids`` without 'cross' (which is 'product' with a sum of two tables), or
+    method: one of ``bucket_ids`` but 'cross' (which is 'product' with a sum of two tables), or
     'sequence': the distance of places in the flattened grid after its prefix tokens, clipped to
     ``params.beta``. query, key: grids of the cells. prefix: tokens in front of either, whose pairs
     share one more bucket, the last. reverse: buckets are numbered by key minus query, the order of

@@ -92,8 +92,8 @@ def token_mask(padding_mask: MaskLike, num_prefix_tokens: int = 0) -> PaddingMas
 
 
 def known_extents(padding_mask: MaskLike) -> Sequence[tuple[int, int]] | None:
-    """The extents that a mask was made from; None while compiling, whose code would hold their
-    numbers."""
+    """The extents that a mask was made from; None while compiling, because compiled code would be
+    made for these numbers only."""
     return None if is_compiling() else as_mask(padding_mask).extents
 
 
@@ -176,7 +176,7 @@ def parts_of_images(grids: tuple[Grid, Grid], masks: Sequence[MaskLike], prefix:
     part of all cells.
 
     Args:
-        grids: of queries and keys.
+        grids: the grids of queries and keys.
         masks: padding masks (B, prefix + H * W) of queries and keys, or one mask of both.
         prefix: tokens in front of either grid.
 

@@ -54,7 +54,7 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
 
     Args:
         grid: (height, width).
-        name: of the caller's argument, for messages.
+        name: the name of the caller's argument, for messages.
         any_axes: take (length,) and (frames, height, width) too.
 
     Raises:
@@ -229,7 +229,8 @@ class GridCache:
     """Stores values by key, and drops those that were not used for longest when it is full.
 
     Args:
-        max_bytes: of all tensors that are stored; larger ones are computed each time.
+        max_bytes: the most that all stored tensors together may have; larger ones are computed each
+            time.
     """
 
     def __init__(self, max_bytes: int) -> None:

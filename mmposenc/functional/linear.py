@@ -97,7 +97,8 @@ def _takes_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute x W^T + bias by oneDNN in any case, without gradients."""
+    """Compute x W^T + bias (..., out) from x (..., in) and the weight W (out, in), without
+    gradients, by oneDNN also where MKL would be faster."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
 
 

@@ -70,7 +70,7 @@ class Packing:
     @torch.compiler.disable
     def run_on_parts(self, run: Callable[..., Tensor], x: Tensor,
                      **others: Tensor | None) -> Tensor:
-        """Run a module on the tokens of each image in a row.
+        """Run a module on the tokens of one image after the other.
 
         Args:
             run: takes tokens (1, L, ...), their grid (H, W), and ``others`` by name.

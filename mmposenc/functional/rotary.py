@@ -35,7 +35,7 @@ class Positions(NamedTuple):
             twice the share of each side, of the longer or of the shorter one, less 1 (DINOv3).
         reference_grid: (H, W) of a grid that the first row and column are those of and whose side
             stands for the side of the query grid (EVA-02); None counts cells of the query grid.
-        first: of the first row and column, in cells of the query grid, where they are counted.
+        first: the number of the first row and column, where cells of the query grid are counted.
         shift, jitter, rescale: the most that :meth:`random_change` shifts and scales by.
     """
 
@@ -108,7 +108,7 @@ class Frequencies(NamedTuple):
             by less and less, the fastest by 1; 'yarn' those from a plane on that turns ``turns[0]``
             times along the trained side, none up to one that turns ``turns[1]`` times, those
             between in part (Peng et al., ICLR 2024, Sec. 3.2).
-        turns: for 'yarn'.
+        turns: the two numbers of turns that 'yarn' needs.
     """
 
     theta: float = 100.0

@@ -19,7 +19,7 @@ def by_rows(function: Callable[[Tensor], Tensor], rows: Tensor, step: int, *, di
     fixed in it. So do ``torch.func.grad`` and the like, which do not support checkpoints.
 
     Args:
-        function: of rows along ``dim``, which are those of its result along ``out_dim``.
+        function: takes rows along ``dim``, and returns one row for each along ``out_dim``.
     """
     if is_exporting() or is_transforming() or step >= rows.shape[dim]:
         return function(rows)

@@ -39,9 +39,9 @@ _WITHOUT_GRAPH: set[Grid] = set()
 class _CallGrids(threading.local):
     """The grids of the images in each thread.
 
-    grid: of the tokens that are computed. newest: of an image that was embedded after them.
-    embedded, last: by model, of images whose tokens no block got yet, and of the last tokens that
-    one got in a forward pass.
+    grid: that of the tokens that are computed. newest: that of an image that was embedded after
+    them. embedded, last: by model, those of images whose tokens no block got yet, and of the last
+    tokens that a block got in a forward pass.
     """
 
     grid: Grid | None = None

@@ -33,8 +33,8 @@ Hide = Callable[[Chunk, Tensor], None]
 class Call(NamedTuple):
     """Everything about one attention that needs no gradient.
 
-    writers: of terms of the logits. on_values: of terms of the output. scale: factor of the product
-    of queries and keys only. keep: training keeps the weights.
+    writers: those of the terms of the logits. on_values: those of the terms of the output. scale:
+    the factor of the product of queries and keys only. keep: training keeps the weights.
     """
 
     writers: tuple[Writer, ...]

@@ -16,8 +16,8 @@ class DropoutFactors:
 
     Args:
         rate: probability of 0.
-        device: of the weights.
-        seed: of the numbers; by default drawn from torch's generator, so that
+        device: the device of the weights.
+        seed: the seed of the numbers; by default drawn from torch's generator, so that
             ``torch.manual_seed`` determines them.
     """
 

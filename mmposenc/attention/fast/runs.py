@@ -147,8 +147,14 @@ class RowPatterns(NamedTuple):
     num_patterns: int
 
     def expand_to_runs(self, lookup: Tensor) -> Tensor:
-        """Expand rows of look-ups (Wq, M, buckets), of M queries in each column, to runs (Wq, M, P,
-        Wk)."""
+        """Copy the products of queries with each bucket into the runs of the keys that fall there.
+
+        Args:
+            lookup: (Wq, M, buckets), those of M queries in each column of the grid.
+
+        Returns:
+            (Wq, M, P, Wk): for each of the P patterns, the numbers of a row of keys.
+        """
         wq, many, _ = lookup.shape
         runs = torch.bmm(lookup.reshape(wq, -1, self.columns.shape[1]), self.columns)
         return runs.view(wq, many, self.num_patterns, -1)

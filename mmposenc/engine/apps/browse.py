@@ -26,7 +26,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         phase: 'train', 'val' or 'test': which data set.
         number: how many images, spread evenly over the data set; -1 for all. A repeated one
             counts once.
-        seed: of the augmentations; None for new ones in every call.
+        seed: the seed of the augmentations; None for new ones in every call.
 
     Returns:
         The files written.

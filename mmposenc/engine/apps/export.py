@@ -98,7 +98,7 @@ def refuse_unexportable(model: nn.Module, fixed_size: bool) -> None:
     """Raise an error for a model that can't be exported, with the part that is in the way.
 
     Args:
-        model: of mmdet, mmseg or mmpretrain.
+        model: a model of mmdet, mmseg or mmpretrain.
         fixed_size: whether images of one size are enough.
 
     Raises:

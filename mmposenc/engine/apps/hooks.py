@@ -80,7 +80,7 @@ class VisualizationHook(_ImageNamesHook):
         out_dir, data: as of the base class.
         scope: 'mmdet', 'mmseg' or 'mmpretrain', whose visualizer draws.
         score_thr: boxes must score more.
-        backend_args: of the files, as mmengine's ``fileio.get`` takes them.
+        backend_args: how files are read, as mmengine's ``fileio.get`` takes it.
     """
 
     option = '--show-dir'

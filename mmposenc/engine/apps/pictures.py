@@ -44,7 +44,7 @@ def names_without_suffix(paths: Sequence[str], root: str | Path | None = None) -
     """A name for what is written for each image of a list, such as its picture or its label map.
 
     Args:
-        paths: of the images.
+        paths: the paths of the images.
         root: the folder that has them; None: the deepest folder that has all of them.
 
     Returns:
@@ -92,11 +92,11 @@ def draw_sample(scope: str, visualizer: Visualizer, image: np.ndarray, sample: B
 
     Args:
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.
-        visualizer: of that library, with its dataset_meta.
+        visualizer: the visualizer of that library, with its dataset_meta.
         image: (H, W, 3) RGB bytes.
         sample: what the model or the data set gave.
         truth, predicted: which of its labels are drawn.
-        score_thr: of boxes.
+        score_thr: the lowest score of boxes that are drawn.
         out_file: where the picture goes.
     """
     options: dict[str, object] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file)

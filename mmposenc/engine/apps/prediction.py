@@ -126,7 +126,7 @@ def predict(model: nn.Module, pictures: Picture | Sequence[Picture], *,
     ``mmposenc predict`` does the same for folders of any size, and leaves files.
 
     Args:
-        model: of :func:`load`.
+        model: what :func:`load` returned.
         pictures: a file; RGB or grey bytes, (H, W, 3) or (H, W); a folder; or a list of these.
         score_thr: boxes must score more; None is 0.3. Detection only.
 
@@ -154,7 +154,7 @@ class Predictor:
     """A model together with the steps of its config's own test pipeline.
 
     Args:
-        model: of :func:`load`; it is set to eval mode.
+        model: what :func:`load` returned; it is set to eval mode.
         score_thr: boxes must score more; None is 0.3. Detection only.
 
     Raises:

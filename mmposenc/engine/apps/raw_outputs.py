@@ -176,7 +176,7 @@ def decoded_boxes(head: Any, maps: Sequence[Sequence[Tensor]], size: tuple[int, 
     above it.
 
     Args:
-        head: of a detector of one stage.
+        head: the head of a one-stage detector.
         maps: what it returns: scores, boxes and, if it has them, centernesses, of each level.
         size: (H, W) of the image.
 

@@ -28,7 +28,7 @@ class Result:
         sample: the model's, on the CPU.
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.
         score_thr: boxes must score more.
-        visualizer: of that library; its dataset_meta has the classes.
+        visualizer: the visualizer of that library; its dataset_meta has the classes.
 
     Attributes:
         file, picture: as above.
@@ -37,8 +37,8 @@ class Result:
         names: what these N are called.
         scores: (N,) of boxes and classes; the share of the picture that each class covers.
         boxes: (N, 4) left, top, right, bottom in pixels; None but in detection.
-        masks: of objects (N, H, W), true inside; of segmentation the label map (H, W), integers;
-            else None.
+        masks: those of objects (N, H, W), true inside; in segmentation the label map (H, W) of
+            integers; else None.
 
     Raises:
         ValueError: the model predicts none of boxes, label map and classes, or numbers that are
@@ -71,7 +71,8 @@ class Result:
                              '(pred_score)')
         for numbers in (self.scores, self.boxes):
             if numbers is not None and not np.isfinite(numbers).all():
-                raise ValueError('the model predicts numbers that are not finite')
+                raise ValueError('the model predicts numbers that are not finite; take a '
+                                 'checkpoint from before the training diverged')
         classes: Sequence[str] = visualizer.dataset_meta['classes']
         self.names = [classes[label] if label < len(classes) else 'none' for label in self.labels]
 

@@ -18,8 +18,8 @@ def unmatched_boxes_text(parsed: ParsedConfig, content: Coco) -> str:
     for a detector without anchors, or with another assigner than mmdet's MaxIoUAssigner.
 
     Args:
-        parsed: of a detector; boxes are scaled as its test scales images.
-        content: of the training's file, as :func:`.coco_files.read_coco` gives it.
+        parsed: the config of a detector; boxes are scaled as its test scales images.
+        content: the content of the training's file, as :func:`.coco_files.read_coco` gives it.
     """
     for head, key in ('rpn_head', 'train_cfg.rpn.assigner'), ('bbox_head', 'train_cfg.assigner'):
         described = value_at(parsed.model, f'{head}.anchor_generator')

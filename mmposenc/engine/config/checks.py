@@ -32,7 +32,7 @@ def check_files(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
+        phases: those of 'train', 'val', 'test' that are about to be used.
 
     Raises:
         FileNotFoundError: names every missing path together with its config key.
@@ -105,7 +105,7 @@ def check_num_classes(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
+        phases: those of 'train', 'val', 'test' that are about to be used.
 
     Raises:
         ValueError: names every head's and every data set's number, with their config keys; or a
@@ -155,7 +155,7 @@ def check_ignored_label(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
+        phases: those of 'train', 'val', 'test' that are about to be used.
 
     Raises:
         ValueError: names each value with its config key.
@@ -178,7 +178,7 @@ def check_topk(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
+        phases: those of 'train', 'val', 'test' that are about to be used.
 
     Raises:
         ValueError: names both numbers, with their config keys.
@@ -241,7 +241,7 @@ def check_trained_classes(meta: ReadOnlyConfig, classes: Sequence[str], name: st
         meta: what the checkpoint says of itself; without the classes of its training nothing is
             checked. A warning says so where they have other names.
         classes: those of the data, in the order of the labels.
-        name: of the checkpoint.
+        name: the name of the checkpoint.
 
     Raises:
         ValueError: they are those of the training in another order.
@@ -267,7 +267,7 @@ def check_same_class_folders(parsed: ParsedConfig, phases: tuple[str, ...]) -> N
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used; compared with training's.
+        phases: those of 'train', 'val', 'test' that are about to be used; compared with training's.
 
     Raises:
         ValueError: names the data sets and what only one of them has; or there is one folder.
@@ -289,7 +289,7 @@ def check_sections(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
 
     Args:
         parsed: the whole config.
-        phases: of 'train', 'val', 'test': the ones about to be used.
+        phases: those of 'train', 'val', 'test' that are about to be used.
 
     Raises:
         ValueError: names what is missing, or a key that is probably another one's misspelling.

@@ -112,7 +112,7 @@ def init_weights_quietly(model: BaseModule, hidden_level: int = logging.INFO) ->
     level's embedding) hold whatever was in the memory before.
 
     Args:
-        model: of mmdet, mmseg or mmpretrain; changed in place.
+        model: a model of mmdet, mmseg or mmpretrain; changed in place.
         hidden_level: messages of this level and below are not logged.
     """
     with quiet_log(hidden_level):  # mmengine logs every parameter.

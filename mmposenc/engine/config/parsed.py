@@ -43,8 +43,8 @@ class Insertion(NamedTuple):
     Attributes:
         kind: 'backbone' or 'encoder'.
         path: its keys below ``model``.
-        type: of it, or of the detector, neck or pixel decoder around an encoder: the config's, or
-            this project's class of the same name.
+        type: the type of the backbone, or of the detector, neck or pixel decoder around an encoder:
+            the config's, or this project's class of the same name.
         cls: the class of this type.
         takes: the arguments of that class.
         options: a copy of what the config says there.

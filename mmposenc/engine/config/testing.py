@@ -99,16 +99,16 @@ def set_tta(cfg: Config) -> None:
 
 def views_at_test_size(tta_pipeline: list[ConfigType], pipeline: list[ConfigType]
                        ) -> list[ConfigType]:
-    """A config's views, as large as its test and read as the test reads its pictures. A config that
-    changes the pipeline of its test keeps the ``tta_pipeline`` of its base, with the base's sizes
-    and ways to read pictures.
+    """The steps that make the views of a config, with the sizes and the reading of its test.
 
-    Views that have fixed sizes, none of them the test's, are scaled until the one in the middle has
-    the test's.
+    A config that changes the pipeline of its test inherits the ``tta_pipeline`` of its base, which
+    reads pictures and sizes them as the test of the base does. So steps that read pictures are
+    replaced by those of the test. If the views have fixed sizes, and none is the test's, all are
+    scaled by the factor with which the view in the middle gets the size of the test.
 
     Args:
-        tta_pipeline: of the config; it is not changed.
-        pipeline: of its test.
+        tta_pipeline: that of the config; it is not changed.
+        pipeline: that of its test.
     """
     adapted = deepcopy(list(tta_pipeline))
     test_steps = {type_without_library(step): step for step in pipeline}

@@ -57,7 +57,7 @@ def latest_checkpoint(work_dir: str | Path, cfg: Config | None = None) -> str | 
     ``last_checkpoint`` names. A damaged file is named in the log, and the next one is taken.
 
     Args:
-        work_dir: of the training.
+        work_dir: the folder of the training.
         cfg: its config, if checkpoints may have other names or folders than mmengine gives them.
     """
     folders, names = folders_and_names(work_dir, cfg)
@@ -87,7 +87,7 @@ def check_replaces_no_files(cfg: Config, *, anew: bool) -> None:
     """Check what a training would replace.
 
     Args:
-        cfg: of the training, with its work_dir.
+        cfg: the config of the training, with its work_dir.
         anew: it does not continue the one whose checkpoints are there.
 
     Raises:

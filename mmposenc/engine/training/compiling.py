@@ -59,7 +59,7 @@ def compile_regions(model: nn.Module, regions: Sequence[str] | None = None, **op
     Args:
         model: any model, wrapped for several processes or not.
         regions: as of :class:`CompileHook`.
-        options: of ``torch.compile``; ``dynamic=True`` belongs to them for batches of many sizes.
+        options: those of ``torch.compile``; for batches of many sizes with ``dynamic=True``.
 
     Returns:
         How many modules of each class are compiled.

@@ -128,8 +128,8 @@ def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None
 
     Args:
         model: with one or more modules named ``backbone`` that have ``get_layer_depth``.
-        rate: of one layer to the next.
-        num_layers: of the backbone, to be checked.
+        rate: the learning rate of a layer divided by that of the layer after it.
+        num_layers: the number of layers that the backbone must have.
 
     Raises:
         ValueError: if there is no such backbone, or it has other blocks.

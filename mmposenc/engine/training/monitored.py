@@ -15,7 +15,8 @@ _SEGMENTATION = {'mIoU': ('mIoU', 'mAcc'), 'mDice': ('mDice', 'mAcc'),
 
 
 def names_of_results(metric: BaseMetric) -> set[str] | None:
-    """The names of the results of a metric, by its class; None if this does not know them."""
+    """The names of the results of a metric, by its class; None for classes that are
+    not among these."""
     kind, parts = type(metric).__name__, getattr(metric, 'metrics', [])
     if kind == 'CocoMetric' and {*parts} <= {'bbox', 'segm'} and not metric.classwise:
         names = [f'{part}_{item}' for part in parts for item in metric.metric_items or _COCO]

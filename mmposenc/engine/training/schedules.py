@@ -25,7 +25,7 @@ def check_schedules(runner: Runner, built: list | dict[str, list]) -> None:
     """Check that a training's schedules count in the unit of its loop and fit its length.
 
     Args:
-        runner: of a training whose loop is built.
+        runner: that of a training whose loop is built.
         built: the schedulers; for several optimizers a list each, by their names. A warning tells
             of each that is longer or shorter than the training.
 

@@ -35,9 +35,9 @@ class SeededBatch(list[int]):
     workers need to know of seeds.
 
     Args:
-        indices: of the samples.
+        indices: the indices of the samples.
         seed, epoch: of the training.
-        positions: of the samples in the epoch, over all processes.
+        positions: the positions of the samples in the epoch, over all processes.
     """
 
     def __init__(self, indices: Iterable[int], seed: int, epoch: int, positions: Sequence[int]

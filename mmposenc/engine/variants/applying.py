@@ -237,7 +237,7 @@ def read_encoded_config(args: argparse.Namespace) -> Config:
     encodings of its ``--encoding``, after a look whether they fit its model.
 
     Args:
-        args: of a command with ``add_config`` and ``add_encoding``, see
+        args: the arguments of a command with ``add_config`` and ``add_encoding``, see
             :mod:`mmposenc.terminal.options`.
 
     Raises:

@@ -47,7 +47,7 @@ class Entry:
 
     Attributes:
         name: as it was typed, or as a file of entries says.
-        label: for people.
+        label: what tables and charts show.
         changes: what :func:`.applying.with_entry` puts into a config.
     """
 
@@ -161,7 +161,7 @@ def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigTy
     """The label, the slot and the config of one encoding, found by its name or class.
 
     Args:
-        name: of :data:`NAMES`, or a class.
+        name: a key of :data:`NAMES`, or a class.
         folder: where a relative path of a class begins.
 
     Raises:
@@ -223,7 +223,7 @@ def read_entries_file(path: Path) -> list[Entry]:
     """The entries of a yaml file: a mapping is one, a list of mappings several.
 
     Args:
-        path: of the file. Classes of files that it names are looked for from its folder.
+        path: the path of the file. Classes of files that it names are looked for from its folder.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -35,15 +35,15 @@ _Factor = float | tuple[float, float]
 def config_at_size(cfg: Config, size: ImageSize) -> Config:
     """A config whose test gives images of another size.
 
-    Of a factor, sizes of the pipeline are multiplied and rounded (a pipeline without any gets a
-    Resize behind its loading), and so are windows that slide over an image, and a size that the
-    data preprocessor fills up to. A height and a width are those of every image, which is stretched
-    to them, also where the pipeline keeps the ratio of the sides; what the pipeline crops away, and
-    windows, keep their shares of each side. Of paddings only those to a multiple stay.
+    A factor multiplies the sizes of the pipeline (a pipeline without any gets a Resize behind its
+    loading), windows that slide over an image, and a size to which the data preprocessor pads. With
+    a height and a width, every image is stretched to them, also where the pipeline keeps the ratio
+    of the sides; what the pipeline crops away, and windows, keep their shares of each side. Padding
+    to a multiple stays.
 
     Label maps and boxes stay as they are, so that predictions are compared at the data set's own
-    size. Of the views of ``tta_pipeline``, shares of the picture become shares of this size; fixed
-    sizes, which ``--tta`` fits to the test's, stay, and so do training and validation.
+    size. Training and validation stay. Views of ``tta_pipeline`` that are shares of the picture
+    become shares of this size; ``--tta`` itself fits views of fixed sizes to the test.
 
     Args:
         cfg: with a test_dataloader; not changed.
@@ -124,7 +124,7 @@ def _is_resized(step: ReadOnlyConfig, name: str) -> bool:
 
 
 def _resize_step(step: ConfigType, factor: float, where: str) -> None:
-    """Multiply the sizes among the arguments of a step, whose place is named in errors."""
+    """Multiply the sizes among the arguments of a step; errors begin with ``where``."""
     kind = type_without_library(step)
     for name in (each for each in _PIXELS if _is_resized(step, each)):
         if kind not in (*_SIZING, *_TRAINED):

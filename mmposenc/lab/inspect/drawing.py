@@ -20,7 +20,7 @@ class Picture:
     """A picture of what an encoding does.
 
     Attributes:
-        name: of its file.
+        name: the name of its file.
         sentence: how to read it.
         panels: its maps; none where there is nothing to show.
         numbers: what is shown, as numbers, text, lists and dicts.
@@ -66,10 +66,10 @@ def draw_maps(panels: Sequence[Panel], unit: str = '', xlabel: str = '', ylabel:
 
     Args:
         panels: the maps.
-        unit: of the colour bar; there is none for categories.
-        xlabel, ylabel: of the axes.
+        unit: the unit of the colour bar; there is none for categories.
+        xlabel, ylabel: the labels of the axes.
         diverging: colours in both directions from 0.
-        columns: in a row.
+        columns: how many maps stand in a row.
         inches: width and height of a panel.
     """
     from matplotlib.figure import Figure  # Draws without a display and without global state.

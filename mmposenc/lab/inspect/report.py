@@ -156,7 +156,7 @@ def picture_in_words(parsed: ParsedConfig, path: str | None) -> tuple[Array | No
 
     Args:
         parsed: the config.
-        path: of its file; None: the first picture of the test data, or None with the reason.
+        path: its file; None: the first picture of the test data, or None with the reason.
     """
     if path is not None:
         return images.read_picture(parsed, path), path

@@ -124,7 +124,7 @@ def refuse_broken(paths: Sequence[str], source: str, sizes: Sequence[Size] | Non
     """Raise an error that lists up to 20 broken files.
 
     Args:
-        paths: of the pictures; those of a store such as s3:// are not checked.
+        paths: the paths of the pictures; those of a store such as s3:// are not checked.
         source: what names them.
         sizes: see :func:`image_file_problem`.
 

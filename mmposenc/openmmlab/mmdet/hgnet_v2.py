@@ -16,7 +16,7 @@ class HGNetV2(TIMMBackbone):
     """timm's HGNetV2 (PP-HGNetV2) as D-FINE has it.
 
     Args:
-        model_name: of timm, 'hgnetv2_b0' to 'hgnetv2_b6'.
+        model_name: timm's name, 'hgnetv2_b0' to 'hgnetv2_b6'.
         out_indices: stages whose maps are returned, from 0.
         frozen_stem: whether the stem is not trained.
         norm_eval: whether BatchNorm keeps its statistics, and its parameters are not trained.

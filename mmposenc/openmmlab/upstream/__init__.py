@@ -198,7 +198,7 @@ def _convert_in_place(backbone: nn.Module, state: dict[str, Tensor], prefix: str
 
 
 def same(*names: str) -> Table:
-    """Arguments that have the same name and meaning here."""
+    """A table of arguments that the library and this project call by the same name."""
     return {name: name for name in names}
 
 

@@ -175,9 +175,9 @@ class _Outputs(ViT):
     """A plain vision transformer that returns what upstream's do.
 
     Args:
-        out_type: of each block of ``out_indices``; 'featmap': maps; 'raw': all tokens (B, L, C);
-            'cls_token': (B, C), with a distillation token two of them; 'avg_featmap': the norm of
-            the mean of the patches (B, C); 'pairs': maps, each with the class token.
+        out_type: what each block of ``out_indices`` gives. 'featmap': maps; 'raw': all tokens
+            (B, L, C); 'cls_token': (B, C), with a distillation token two of them; 'avg_featmap':
+            the norm of the mean of the patches (B, C); 'pairs': maps, each with the class token.
         mask_ratio: share of the patches that MAE's pretraining drops.
         drops: how often the branches of attention and of the MLP are dropped.
         out_origin: also return the tokens before the first block.

@@ -37,7 +37,7 @@ def test_what_cannot_be_compared_is_named():
     with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):
         value_of_test(StudyConfig(cfg), {'mIoU': 1})
     cfg.test_evaluator = dict(type='ConfusionMatrix')
-    with pytest.raises(ValueError, match="type='ConfusionMatrix': which of its numbers"):
+    with pytest.raises(ValueError, match="type='ConfusionMatrix': .* which of its numbers"):
         metric_of_config(ParsedConfig(cfg))
     cfg.pop('test_dataloader')
     with pytest.raises(ValueError, match=r'no test_dataloader .*\(test_dataloader = val_datal'):

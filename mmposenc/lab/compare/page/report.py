@@ -20,8 +20,8 @@ def write_report(results: Results, folder: Path) -> None:
     """Write results.csv and report.html; each is complete or not there.
 
     Args:
-        results: of :func:`~..statistics.summary.with_summary`.
-        folder: of the study.
+        results: what is returned by :func:`~..statistics.summary.with_summary`.
+        folder: the folder of the study.
     """
     write_text(folder / 'results.csv', results_csv(results), safe=False)
     write_text(folder / 'report.html', report_html(results), safe=False)

@@ -40,7 +40,7 @@ def plan_study(args: argparse.Namespace, cfg: Config, command: str) -> Study:
     folder has.
 
     Args:
-        args: of ``mmposenc compare``.
+        args: the arguments of ``mmposenc compare``.
         cfg: the config that they name.
         command: the call, as a line.
 
@@ -115,7 +115,7 @@ def fitting_configs(base: StudyConfig, entries: Sequence[Entry], sizes: Sequence
     Args:
         base: the config without them.
         entries: encodings.
-        sizes: of the test's images.
+        sizes: the sizes of the test's images.
         words: names of those that must fit.
 
     Raises:

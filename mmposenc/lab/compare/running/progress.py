@@ -30,7 +30,7 @@ def seconds_left(study: Study, records: list[Record], jobs: int) -> float | None
 
     Args:
         study: which.
-        records: of all its runs.
+        records: those of all its runs.
         jobs: how many run at once.
     """
     whole = [record['train_seconds'] / record['share'] for record in records

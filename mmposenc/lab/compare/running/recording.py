@@ -44,7 +44,7 @@ def write_record(run: Run, record: Record, *, safe: bool = True, **changes: obje
     Args:
         run: which.
         record: changed in place.
-        safe: of the write; what only tables show may be lost, also on a full disk.
+        safe: whether the write must succeed; what only tables show may be lost on a full disk.
         changes: values of the record.
     """
     record.update(changes)
@@ -86,7 +86,7 @@ class RecordHook(Hook):
 
     Args:
         run: which.
-        record: of the run; kept up to date, and written about once a second.
+        record: the record of the run; kept up to date, and written about once a second.
     """
     priority = 'BELOW_NORMAL'  # It runs before checkpoints are written.
 

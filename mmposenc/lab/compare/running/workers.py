@@ -73,8 +73,8 @@ class LocalWorkers:
 
     Args:
         jobs: how many runs at once.
-        gpus: of this machine, by the names that CUDA_VISIBLE_DEVICES takes; none: the CPU. Each run
-            gets one for itself.
+        gpus: those of this machine, by the names that CUDA_VISIBLE_DEVICES takes; none: the CPU.
+            Each run gets one for itself.
 
     Raises:
         ValueError: there are not enough GPUs.
@@ -162,7 +162,7 @@ class SubmittedWorkers:
     Args:
         folder: for submitit's files; the study's must be on a disk that all machines share.
         cluster: 'slurm', or 'local' for processes of this machine.
-        options: of submitit's executor, such as slurm_partition and timeout_min.
+        options: options of submitit's executor, such as slurm_partition and timeout_min.
 
     Raises:
         ValueError: submitit is not installed, or takes no such option.

@@ -20,7 +20,7 @@ class Metric(NamedTuple):
 
     Attributes:
         name: its key in the results of a test.
-        label: for people.
+        label: what tables and charts show.
         unit: '%', or '' for numbers from 0 to 1.
     """
 
@@ -37,7 +37,7 @@ class Results:
         title, config, task: of the config.
         metric: as above.
         sizes: a row for each image size, with its ``factor`` and its ``hw``.
-        length: of a training: a number by its unit.
+        length: how long a training is: a number by its unit.
         environment: versions and machines.
         encodings, runs: a row for each.
         created, command: when, and by which calls.

@@ -60,7 +60,7 @@ def difference_rows(values: Values, base: str, at: ImageSize, margin: float,
         base: an encoding.
         at: the size; goes into the rows.
         margin: what is closer is level.
-        stand: of :func:`standings`.
+        stand: what :func:`standings` returns.
 
     Returns:
         Rows of 'differences'. An encoding that is ruled out is compared with the one that does it,

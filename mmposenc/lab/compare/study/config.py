@@ -59,8 +59,8 @@ def metric_of_config(parsed: ParsedConfig) -> Metric:
     first: ConfigType = listed(parsed.cfg.test_evaluator)[0]
     kind = type_without_library(first)
     if kind not in _METRICS:
-        raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
-                         f'test up is known for {", ".join(_METRICS)}'
+        raise ValueError(f'test_evaluator.type={first.get("type")!r}: mmposenc compare does not '
+                         f'know which of its numbers to compare; it knows {", ".join(_METRICS)}'
                          f'{suggestion_text(kind, _METRICS)}')
     prefix, key, label, unit = _METRICS[kind]
     if kind in ('CocoMetric', 'LVISMetric') and 'bbox' not in listed(first.get('metric', 'bbox')):

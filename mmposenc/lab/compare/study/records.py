@@ -62,7 +62,7 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
     """Write a file so that no reader, and no other process that writes it, ever sees half of it.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         text: what it holds.
         safe: have it on the disk when this returns.
     """
@@ -116,8 +116,8 @@ def read_json_if_any(path: Path, kinds: object, remedy: str = 'or remove it: wha
     """Read the content of a JSON file of a study; None if there is no file.
 
     Args:
-        path: of the file.
-        kinds: of its values, such as :data:`RUN`.
+        path: the path of the file.
+        kinds: the kinds of its values, such as :data:`RUN`.
         remedy: the end of the error's message.
 
     Raises:

@@ -50,7 +50,7 @@ class Study:
         created: when, in ISO form.
         entries: the encodings.
         seeds: each encoding is trained with each.
-        sizes: of the test's images; 1, the test's own, is one of them.
+        sizes: the sizes of the test's images; 1, the test's own, is one of them.
         margin: points; encodings closer than that are level.
     """
 

@@ -32,7 +32,7 @@ class Objects(NamedTuple):
         labels: (B, most + 1), the number of classes for none.
         boxes: (B, most + 1, 4), x1, y1, x2, y2 as shares of the image.
         factors: (B, 1, 4), width, height, width, height in pixels.
-        counts: of each image.
+        counts: the number of objects of each image.
     """
 
     labels: Tensor
@@ -251,8 +251,9 @@ class DFINEHead(DINOHead):
         """Losses of the boxes that the first layer predicts and of all layers.
 
         Args:
-            assignments: for each, the objects whose classes the queries should predict.
-            goals: of these queries; plain: of those that are not for denoising.
+            assignments: for each of these predictions, the objects whose classes the queries should
+                predict.
+            goals, plain: what all queries should predict, and those that are not for denoising.
         """
         losses: dict[str, Tensor] = {}
         scores, boxes, corners = outputs
