@@ -84,14 +84,12 @@ for i in range(3): logger.warning(f'weight.{i} of {name.upper()} is odd')"""
 
 def test_a_long_silence_is_broken(capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(messages, 'SILENCE', 0.02)
-    for line in ('', 'a line'):
+    for line in ([], ['a line']):
         with reporting_errors(SimpleNamespace()):
-            print(line, end='\n' * bool(line))
-            time.sleep(0.2)
-        assert capsys.readouterr().err == ('' if line else 'loading libraries, config and data\n')
+            [*map(print, line), time.sleep(0.2)]
+        assert capsys.readouterr().err == 'loading libraries, config and data\n' * (not line)
     monkeypatch.setattr(console, 'SILENCE', 0.0)
-    run = tiny_run.runner(tmp_path, epochs=2)
-    run.train()
+    tiny_run.runner(tmp_path, epochs=2).train()
     assert len(re.findall(r' 1 step in 0 s; about \d:\d\d:\d\d left\n',
                           capsys.readouterr().out)) == 1
 

@@ -46,6 +46,12 @@ def test_every_block_of_python_is_found():
         assert len(fences) == len(blocks(page)), (page, 'write ```python, at the line\'s start')
 
 
+def test_code_fits_the_width_of_the_site():
+    for page in {*all_pages()} - {'docs/design.md'}:  # two columns in small letters
+        lines = ''.join(each.code for kind in ('python', 'bash') for each in blocks(page, kind))
+        assert not re.search(r'(?m)^(?!_base_).{89,}', lines), page
+
+
 @pytest.mark.parametrize('page', [  # that of commands says what each takes
     page for page in all_pages() if commands(page) and page != 'docs/commands.md'])
 def test_commands_of_a_page_are_understood(page):

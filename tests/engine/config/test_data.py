@@ -256,8 +256,7 @@ def test_suggested_sizes_and_anchors_fit_the_objects(low, high, side) -> None:
     override_in_place(cfg, {'model.bbox_head.anchor_generator.octave_base_scale': float(base)})
     overlaps = _best_overlaps(ParsedConfig(cfg), cfg.model.bbox_head.anchor_generator, content)
     assert int(size) == side and np.quantile(overlaps, 0.05) > 0.4
-    assert ('cut the pictures into tiles' in line) == (low == 5)
-    assert object_sizes_text([], []) == ''
+    assert ('into tiles' in line) == (low == 5) and object_sizes_text([], []) == ''
 
 
 @pytest.mark.parametrize('text, said', [('a\n\nb\n', 'classes.txt:2: the line is empty'),
