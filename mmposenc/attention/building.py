@@ -82,7 +82,10 @@ def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_head
                             num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
     """Build an encoding for an attention module; None stays None.
 
-    ``defaults`` are further arguments, added to the config if the encoding has them.
+    Args:
+        cfg: a config, a class, an encoding, or a list of these, which becomes their sum.
+        head_dims, num_heads, num_prefix_tokens: those of the attention.
+        defaults: further arguments, which are added to the config if the encoding has them.
 
     Raises:
         ValueError: a bad config, or an encoding for other numbers of heads or prefix tokens.

@@ -121,6 +121,11 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
 
     An interrupted write leaves no half-written file.
 
+    Args:
+        path: ends in .safetensors or .pth.
+        state_dict: the weights by their names.
+        metadata: text by name that is stored with them.
+
     Raises:
         ValueError: for another ending.
     """

@@ -24,6 +24,7 @@ class FFN(BaseModule):
         act_cfg: activation, see :func:`~mmposenc.detr.layers.build_activation`.
         ffn_drop: dropout after each linear layer.
         dropout_layer: dropout of the residual branch.
+        init_cfg: mmengine's.
 
     Parameters have the names of mmcv's class, so mmdet's checkpoints load. Difference from mmcv's
     class: the hidden layer is not stored if that is faster (:func:`mmposenc.backbones.mlp.mlp`).

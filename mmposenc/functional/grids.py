@@ -18,7 +18,8 @@ class Grid(NamedTuple):
 
     Cell (r, c) lies at row ``(r + 0.5) * stride_h - 0.5`` and column
     ``(c + 0.5) * stride_w - 0.5``, the centre of the query cells it pools, so a stride of 1 is the
-    query grid itself. A plain ``(height, width)`` tuple is accepted wherever a grid is (see
+    query grid itself. Frame t of a video lies at ``(t + 0.5) * stride_t - 0.5``, too. A plain
+    ``(height, width)`` tuple is accepted wherever a grid is (see
     :func:`as_grid`). A video has ``frames``, one grid after the other, which lie in time as rows do
     in space; a sequence is a grid of one row.
     """
@@ -112,7 +113,8 @@ def key_grid(q_grid: GridLike, k_grid: GridLike | None) -> Grid:
 
 def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name: str = 'x', *,
                  any_axes: bool = False) -> Grid:
-    """Check that ``x`` (B, L, C) holds ``num_prefix_tokens`` plus one token for each cell.
+    """Check that ``x`` (B, L, C) holds ``num_prefix_tokens`` plus one token for each cell of
+    ``hw_shape``: (H, W), with ``any_axes`` also a sequence or a video. Errors call x ``name``.
 
     Raises:
         ValueError: naming L, the grid and the prefix tokens when they disagree. (The iRPE release
