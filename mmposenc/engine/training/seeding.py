@@ -11,7 +11,8 @@ from torch.utils.data import BatchSampler, DataLoader, IterableDataset
 
 
 def seed_of_position(seed: int, *position: int) -> int:
-    """A seed below 2**31 that in practice no other position has."""
+    """A seed below 2**31 made of a training's seed and a position in it, such as the iteration and
+    the process; two positions hardly ever have the same one."""
     return int(np.random.SeedSequence([seed, *position]).generate_state(1)[0] % 2**31)
 
 

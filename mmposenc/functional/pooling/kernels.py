@@ -76,7 +76,7 @@ def axis_logits(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal
 
 
 def reach(kernel: str, sigma: float, cut: float) -> float:
-    """The largest distance in cells at which a weight is above 0."""
+    """The distance in cells beyond which the kernel of this size gives no weight."""
     if kernel == 'gaussian':
         return max(sigma, MIN_SIGMA) * math.sqrt(2 * cut)
     return sigma + RAMP

@@ -50,7 +50,7 @@ def files_below(folder: str | Path) -> list[str]:
 
 
 def refuse_pipe(path: str) -> None:
-    """Raise ValueError if there is something at a path that is no file; who opens a pipe waits."""
+    """Raise ValueError if what lies at a path is no file: to open a pipe would wait for ever."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise ValueError('it is no file')
 

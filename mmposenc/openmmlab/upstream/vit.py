@@ -360,7 +360,8 @@ class ViTSAM(DropIn, _Outputs):
     always = {'pool': None, 'final_norm': False, 'mask_window_padding': False, 'drops': (0, 1)}
 
     def counterpart(self) -> Any:
-        """mmpretrain's class, whose ``init_weights`` reads a table that may not be there."""
+        """An object of mmpretrain's class, with ``pos_embed=None`` if it has no table, because its
+        ``init_weights`` reads that name."""
         theirs = super().counterpart()
         if not hasattr(theirs, 'pos_embed'):
             theirs.pos_embed = None

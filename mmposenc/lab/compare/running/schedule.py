@@ -21,11 +21,12 @@ _WAIT, _WAIT_FOR_OTHERS = 0.3, 5.0
 
 
 def carry_out_all(study: Study, workers: Workers, tell: Callable[[Run | None], None]) -> None:
-    """Carries out all runs that are not over, each once; waits for those that others have.
+    """Carries out all runs of a study that are not over, each once, and waits for those that other
+    commands carry out.
 
     Args:
-        study: whose runs.
-        workers: where.
+        study: the study.
+        workers: the processes or jobs that do it.
         tell: called with each run that has ended, and with None now and then.
     """
     jobs: list[tuple[Run, Any]] = []

@@ -56,10 +56,10 @@ def difference_rows(values: Values, base: str, at: ImageSize, margin: float,
     """Differences of every encoding from the base, and from the best at this size.
 
     Args:
-        values: at one size.
-        base: an encoding.
-        at: the size; goes into the rows.
-        margin: what is closer is level.
+        values: those of all runs at one size.
+        base: the encoding with which others are compared.
+        at: that size, which the rows name.
+        margin: encodings that differ by less are level.
         stand: what :func:`standings` returns.
 
     Returns:
