@@ -14,6 +14,7 @@ from .attend import attend
 from .building import build_relative_encoding, check_heads, qkv_projection
 from .compute import checked_implementation
 from .cosine import CosineScale
+from .norms import NORMS
 
 if TYPE_CHECKING:  # Imported only for annotations: the encodings themselves import this package.
     from ..encodings.base import RelativeConfig
@@ -36,12 +37,16 @@ class MultiheadAttention(nn.Module):
         attn_drop: dropout rate of the attention weights.
         proj_drop: dropout rate of the output.
         implementation: how attention is computed, see :func:`mmposenc.attention.attend`.
-        norm_eps: epsilon of a LayerNorm before the output projection (EVA-02, Fang et al. 2023,
-            Sec. 2.1); None: no norm.
+        norm: 'layer' or 'rms', the kind of the norms of the next two arguments.
+        norm_eps: epsilon of a norm before the output projection (EVA-02, Fang et al. 2023, Sec.
+            2.1); None: no norm.
+        qk_norm_eps: epsilon of norms of the queries and keys of each head, before any rotation
+            (Dehghani et al., ICML 2023, Sec. 2); None: no norms.
         cosine: cosine attention with a learned scale for each head, see
             :class:`~mmposenc.attention.cosine.CosineScale`.
 
-    Parameters are named ``qkv``, ``cosine``, ``norm``, ``proj`` and ``rel_pos_encoding``.
+    Parameters are named ``qkv``, ``q_norm``, ``k_norm``, ``cosine``, ``norm``, ``proj`` and
+    ``rel_pos_encoding``.
     Difference from iRPE's release: the grid is an argument with any (H, W); there it is a square of
     side floor(sqrt(L)).
 
@@ -54,7 +59,8 @@ class MultiheadAttention(nn.Module):
                  rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0, implementation: str = 'auto',
-                 norm_eps: float | None = None, cosine: bool = False) -> None:
+                 norm: str = 'layer', norm_eps: float | None = None,
+                 qk_norm_eps: float | None = None, cosine: bool = False) -> None:
         super().__init__()
         check_heads(embed_dims, num_heads)
         if num_prefix_tokens < 0:
@@ -66,8 +72,11 @@ class MultiheadAttention(nn.Module):
         self.implementation = checked_implementation(implementation)
         self.attn_drop = attn_drop
         self.qkv = qkv_projection(embed_dims, qkv_bias)
+        self.q_norm, self.k_norm = (
+            None if qk_norm_eps is None else NORMS[norm](self.head_dims, eps=qk_norm_eps)
+            for _ in range(2))
         self.cosine = CosineScale(num_heads) if cosine else None
-        self.norm = None if norm_eps is None else nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.norm = None if norm_eps is None else NORMS[norm](embed_dims, eps=norm_eps)
         self.proj = nn.Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding = build_relative_encoding(
@@ -99,18 +108,22 @@ class MultiheadAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         check_x_qk(x, x_qk)
-        qkv = self._projected_and_cosine_scaled(  # (B, heads, L, D)
+        qkv = self._projected_and_normed(  # (B, heads, L, D)
             x, x_qk, grid, cells_of(key_padding_mask))
         return self._attend_and_project(qkv, grid, tokens=x if x_qk is None else x_qk,
                                         key_padding_mask=key_padding_mask, attn_mask=attn_mask,
                                         need_weights=need_weights)
 
-    def _projected_and_cosine_scaled(
+    def _projected_and_normed(
             self, x: Tensor, x_qk: Tensor | None = None, grid: Grid | None = None,
             padding: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Project tokens to q, k and v, and scale q and k where attention is by cosines. That comes
-        before any rotation: an encoding may scale queries, which the cosines would undo."""
+        """Project tokens to q, k and v, and norm q and k, or scale them where attention is by
+        cosines. That comes before any rotation: an encoding may scale queries, which norms and
+        cosines would undo."""
         q, k, v = self._project(x, x_qk, grid, padding)
+        if self.q_norm is not None and self.k_norm is not None:
+            # A LayerNorm under autocast gives float32.
+            q, k = self.q_norm(q).to(q.dtype), self.k_norm(k).to(k.dtype)
         if self.cosine is not None:
             q, k = self.cosine(q, k)
         return q, k, v
@@ -130,7 +143,7 @@ class MultiheadAttention(nn.Module):
 
     def _attend_and_project(self, qkv: tuple[Tensor, ...], grid: GridLike | None, **options: Any
                             ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend with the result of :meth:`_projected_and_cosine_scaled`. Returns the output (B, L,
+        """Attend with the result of :meth:`_projected_and_normed`. Returns the output (B, L,
         embed_dims), and the weights if they are needed; without a grid the encoding takes no
         part."""
         q, k, v = qkv  # (B, heads, L, head_dims)

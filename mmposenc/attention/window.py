@@ -72,7 +72,7 @@ class WindowAttention(MultiheadAttention):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        return self._attend_and_project(self._projected_and_cosine_scaled(x), self.window_size,
+        return self._attend_and_project(self._projected_and_normed(x), self.window_size,
                                         tokens=x, regions=regions, need_weights=need_weights)
 
 
@@ -254,7 +254,7 @@ class PlainWindowAttention(MultiheadAttention):
         else:
             inside = self._cut_into_windows(x, windows)  # (B * windows, P + Wh * Ww, C)
             inside_qk = None if x_qk is None else self._cut_into_windows(x_qk, windows)
-            qkv = self._projected_and_cosine_scaled(inside, inside_qk)
+            qkv = self._projected_and_normed(inside, inside_qk)
             window, tokens = windows.window, inside if inside_qk is None else inside_qk
         # Prefix tokens belong to region 0, that of valid cells.
         attended = self._attend_and_project(  # (B * windows, P + Wh * Ww, C)
@@ -279,7 +279,7 @@ class PlainWindowAttention(MultiheadAttention):
     def _rotated_qkv(self, x: Tensor, x_qk: Tensor | None, windows: Windows, grid: Grid
                      ) -> tuple[Tensor, ...]:
         """Queries, keys and values of each window, rotated by their positions on the whole grid."""
-        q, k, v = self._projected_and_cosine_scaled(x, x_qk)
+        q, k, v = self._projected_and_normed(x, x_qk)
         if self.rel_pos_encoding is not None and self.rel_pos_encoding.rotation is not None:
             q, k = self.rel_pos_encoding.rotation.rotate(q, k, grid)
         return tuple(split_heads(self._cut_into_windows(join_heads(each), windows),

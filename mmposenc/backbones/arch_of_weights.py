@@ -207,13 +207,17 @@ def _facts(state: State) -> ConfigType:
     facts |= dict(
         pre_norm=has('norm_pre.weight'),
         register_tokens=state[registers].shape[1] if registers in state else 0,
-        layer_scale_init_value='1e-6' if has('blocks.0.ls1.gamma') else None,
+        layer_scale_init_value=None if not has('blocks.0.ls1.gamma') else
+        '1e-6' if has('blocks.0.ls2.gamma') else '(1e-6,None)',
         mlp='swiglu' if has_swiglu(state) else 'mlp')
     if f'{block}mlp.fc2.weight' in state:
         facts['mlp_hidden_dims'] = state[f'{block}mlp.fc2.weight'].shape[1]
     facts |= dict(
         qkv_bias='qv' if has('blocks.0.attn.qkv.bias_mask') else has('blocks.0.attn.qkv.bias'),
-        attn_norm=has('blocks.0.attn.norm.weight'), mlp_norm=has('blocks.0.mlp.norm.weight'),
+        attn_norm='qk' if has('blocks.0.attn.q_norm.weight') else has('blocks.0.attn.norm.weight'),
+        mlp_norm=has('blocks.0.mlp.norm.weight'),
+        mlp_bias=has('blocks.0.mlp.fc2.bias') or not has('blocks.0.mlp.fc2.weight'),
+        norm='rms' if has('blocks.0.norm1.weight') and not has('blocks.0.norm1.bias') else 'layer',
         rel_pos_sharing='all' if any(name.startswith('backbone.rel_pos_encoding.')
                                      for name in state) else 'layer')
     if 'cpb_mlp.0.weight' in relative:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..attention.norms import NORMS
 from ..attention.window import PlainWindowAttention
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
@@ -145,7 +146,9 @@ class MLP(nn.Module):
         drop: dropout after both layers.
         act: activation, see :func:`~mmposenc.backbones.mlp.activate`; with 'swiglu' ``fc1`` has
             2 * hidden_dims outputs, gates first.
-        norm_eps: epsilon of a LayerNorm after the activation (EVA-02); None: no norm.
+        bias: whether the layers have biases.
+        norm: 'layer' or 'rms', the kind of norm.
+        norm_eps: epsilon of a norm after the activation (EVA-02); None: no norm.
         pos_encodings: configs of TokenEncodings for the hidden layer, before the activation.
         grid_shape: (H, W) for encodings that need the largest grid.
         num_prefix_tokens: number of tokens before those of the grid.
@@ -155,13 +158,14 @@ class MLP(nn.Module):
     """
 
     def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0, *, act: str = 'gelu',
+                 bias: bool = True, norm: str = 'layer',
                  norm_eps: float | None = None, pos_encodings: Sequence[EncodingConfig] = (),
                  grid_shape: GridLike | None = None, num_prefix_tokens: int = 0) -> None:
         super().__init__()
         self.act = act
-        self.fc1 = nn.Linear(embed_dims, hidden_dims * (2 if act == 'swiglu' else 1))
-        self.norm = None if norm_eps is None else nn.LayerNorm(hidden_dims, eps=norm_eps)
-        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+        self.fc1 = nn.Linear(embed_dims, hidden_dims * (2 if act == 'swiglu' else 1), bias)
+        self.norm = None if norm_eps is None else NORMS[norm](hidden_dims, eps=norm_eps)
+        self.fc2 = nn.Linear(hidden_dims, embed_dims, bias)
         self.drop = nn.Dropout(drop)
         self.num_prefix_tokens = num_prefix_tokens
         # Needed by mypy only: TokenEncoding is abstract, but here it is just compared.
@@ -180,7 +184,7 @@ class MLP(nn.Module):
         """(B, L, C) -> (B, L, C); encodings need the grid (H, W) and get the mask (B, H, W)."""
         drops = self.drop.p > 0.0 and self.training
         only_layers = not drops and self.norm is None and self.pos_encodings is None
-        if only_layers and are_plain(self.fc1, self.fc2, self.drop):
+        if only_layers and self.fc1.bias is not None and are_plain(self.fc1, self.fc2, self.drop):
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
         hidden = self.fc1(x)
@@ -227,8 +231,7 @@ def init_transformer_weights(module: nn.Module) -> None:
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.LayerNorm):
-        nn.init.ones_(module.weight)
-        nn.init.zeros_(module.bias)
+        module.reset_parameters()
     elif isinstance(module, nn.Conv2d):
         fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
         nn.init.normal_(module.weight, 0, math.sqrt(2.0 / (fan_out // module.groups)))

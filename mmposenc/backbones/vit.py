@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..attention.norms import NORMS
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.extents import MaskLike, cells_of, token_mask
 from ..functional.grids import pair
@@ -20,11 +22,13 @@ from .freezing import freeze
 from .layers import PatchEmbed, block_windows, check_sizes, init_transformer_weights, run_block
 from .shared_arguments import check_are_sequences
 from .vit_layers import (
+    LayerScales,
     SAMNeck,
     ViTBlock,
     check_blocks,
     check_copied,
     check_mlp,
+    check_norms,
     check_output,
     check_prefix_rows,
     check_tokens,
@@ -83,10 +87,14 @@ class ViT(Backbone):
             releases they do; False equals the releases for any size, but windows by number that
             hold no cell then count in the mean of prefix tokens that windows share.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02, Fang
-            et al. 2023, Sec. 2.1).
+            et al. 2023, Sec. 2.1). ``attn_norm='qk'``: norms of queries and keys of each head
+            instead, before any rotation.
+        mlp_bias: biases of the MLP's layers.
         neck_channels: output channels of SAM's two convolutions after the last block; None: no
             neck.
-        layer_scale_init_value: initial value of LayerScale (CaiT, DeiT III); None: no LayerScale.
+        layer_scale_init_value: initial value of LayerScale (CaiT, DeiT III), or two, of attention
+            and of the MLP; None: no LayerScale.
+        norm: 'layer' or 'rms' (:class:`~mmposenc.attention.norms.RMSNorm`), the kind of all norms.
         norm_eps: epsilon of the norms.
         drop_path_rate: stochastic depth as in all backbones, by default 0.
         options: arguments of all backbones, see
@@ -102,7 +110,8 @@ class ViT(Backbone):
     structure: Sequence[str] = (
         'mlp', 'act', 'mlp_hidden_dims', 'class_token', 'distilled', 'register_tokens', 'pre_norm',
         'conv_projection', 'qkv_bias', 'window_count', 'window_tokens', 'window_positions',
-        'global_blocks', 'attn_norm', 'mlp_norm', 'neck_channels', 'layer_scale_init_value')
+        'global_blocks', 'attn_norm', 'mlp_norm', 'mlp_bias', 'norm', 'neck_channels',
+        'layer_scale_init_value')
 
     @takes_arch
     def __init__(self, arch: str | None = None, *,
@@ -118,9 +127,10 @@ class ViT(Backbone):
                  window_count: int | tuple[int, int] | None = None,
                  window_tokens: str = 'shared', window_positions: str = 'window',
                  global_blocks: Sequence[int] = (), mask_window_padding: bool = True,
-                 attn_norm: bool = False, mlp_norm: bool = False,
-                 neck_channels: int | None = None, layer_scale_init_value: float | None = None,
-                 norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **options: Any) -> None:
+                 attn_norm: bool | str = False, mlp_norm: bool = False, mlp_bias: bool = True,
+                 neck_channels: int | None = None, layer_scale_init_value: LayerScales = None,
+                 norm: str = 'layer', norm_eps: float = 1e-6, drop_path_rate: float = 0.0,
+                 **options: Any) -> None:
         check_are_sequences(out_indices=out_indices, conv_projection=conv_projection,
                             global_blocks=global_blocks)
         shared = self.shared_arguments(drop_path_rate=drop_path_rate, **options)
@@ -131,6 +141,7 @@ class ViT(Backbone):
         prefix = class_token + distilled + register_tokens
         check_sizes(patch_size, mlp_ratio)
         check_mlp(mlp, act, mlp_hidden_dims)
+        check_norms(norm, attn_norm)
         check_tokens(pool, class_token, distilled, register_tokens)
         windows = window_options(window_size, window_count, window_tokens, window_positions,
                                  mask_window_padding)
@@ -157,25 +168,27 @@ class ViT(Backbone):
             layers, embed_dims=dims, drop=shared.drop_rate, grid_shape=grid,
             num_prefix_embeds=class_token + distilled)
         check_prefix_rows(self.pos_encodings, prefix)
-        if self._copies > 1:
-            check_copied(self.pos_encodings)
-        self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()
+        make_norm = partial(NORMS[norm], eps=norm_eps)
+        self.norm_pre = make_norm(dims) if pre_norm else nn.Identity()
         self.blocks = nn.ModuleList(ViTBlock(
             dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=shared.drop_rate,
-            drop_path=rate, norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
+            drop_path=rate, norm=norm, norm_eps=norm_eps,
+            layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
-            qkv_bias=qkv_bias, num_prefix_tokens=self._num_prefix(index), grid_shape=grid,
-            conv_projection=index in conv_projection,
+            mlp_bias=mlp_bias, qkv_bias=qkv_bias, num_prefix_tokens=self._num_prefix(index),
+            grid_shape=grid, conv_projection=index in conv_projection,
             windows=None if index in global_blocks else windows,
             mlp_encodings=shared.mlp_encodings, **shared.attention)
             for index, rate in enumerate(shared.drop_paths(layers)))
+        if self._copies > 1:
+            check_copied(self.pos_encodings, self.blocks)
         share_encodings(shared.rel_pos_sharing, self, [self.blocks])
-        self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
+        self._make_output(dims, layers, pool, out_indices, final_norm, make_norm, neck_channels)
         self._init_and_freeze(shared)
 
     def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
-                     out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,
-                     neck_channels: int | None) -> None:
+                     out_indices: Sequence[int] | None, final_norm: bool | str,
+                     make_norm: Callable[[int], nn.Module], neck_channels: int | None) -> None:
         """Set ``pool`` and ``out_indices``, and build ``norm``, ``fc_norm`` and ``neck``."""
         if out_indices is None and pool is None:
             out_indices = (num_layers - 1,)
@@ -185,9 +198,9 @@ class ViT(Backbone):
         self._normed = tuple(range(num_layers)) if final_norm == 'every' else (
             (num_layers - 1,) if final_norm is True else ())
         has_norm = final_norm == 'every' or self._last in self._normed
-        self.norm = nn.LayerNorm(embed_dims, eps=norm_eps) if has_norm else None
+        self.norm = make_norm(embed_dims) if has_norm else None
         norms_mean = final_norm == 'pooled' and self.out_indices is None
-        self.fc_norm = nn.LayerNorm(embed_dims, eps=norm_eps) if norms_mean else None
+        self.fc_norm = make_norm(embed_dims) if norms_mean else None
         self.neck = None if neck_channels is None else SAMNeck(embed_dims, neck_channels)
 
     def reset_parameters(self) -> None:

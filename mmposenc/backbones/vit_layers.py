@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
+from ..attention.norms import NORMS
 from ..attention.window import PlainWindowAttention, window_size_or_count
 from ..encodings.build import EncodingConfig
 from ..encodings.checks import check_at_least, check_choices
@@ -18,6 +19,8 @@ from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 from .mlp import ACTIVATIONS
 
 MLPS = ('mlp', 'swiglu')
+#: Initial values of LayerScale of attention and MLP, or one for both; None: no LayerScale.
+LayerScales: TypeAlias = float | Sequence[float | None] | None
 
 
 class ViTBlock(nn.Module):
@@ -26,10 +29,12 @@ class ViTBlock(nn.Module):
     Args:
         embed_dims, num_heads, hidden_dims: sizes; ``hidden_dims`` is that of the MLP.
         drop, drop_path: dropout rates of the outputs and of residual branches.
-        norm_eps: epsilon of all norms.
-        layer_scale_init_value: initial value of the two scales; None: no scales.
+        norm, norm_eps: kind, 'layer' or 'rms', and epsilon of all norms.
+        layer_scale_init_value: initial value of the two scales, or a pair of them; None: no scale.
         act: activation of the MLP, see :class:`~mmposenc.backbones.layers.MLP`.
-        attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02).
+        attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02);
+            'qk': norms of queries and keys.
+        mlp_bias: whether the layers of the MLP have biases.
         conv_projection: use :class:`~mmposenc.attention.ConvProjectionAttention`.
         windows: arguments of :class:`~mmposenc.attention.PlainWindowAttention`; None: attend to the
             whole grid.
@@ -41,32 +46,32 @@ class ViTBlock(nn.Module):
     is_region = True
 
     def __init__(self, embed_dims: int, num_heads: int, hidden_dims: int, *, drop: float = 0.0,
-                 drop_path: float = 0.0, norm_eps: float = 1e-6,
-                 layer_scale_init_value: float | None = None, act: str = 'gelu',
-                 attn_norm: bool = False, mlp_norm: bool = False, conv_projection: bool = False,
+                 drop_path: float = 0.0, norm: str = 'layer', norm_eps: float = 1e-6,
+                 layer_scale_init_value: LayerScales = None, act: str = 'gelu',
+                 attn_norm: bool | str = False, mlp_norm: bool = False, mlp_bias: bool = True,
+                 conv_projection: bool = False,
                  windows: Mapping[str, Any] | None = None,
                  mlp_encodings: Sequence[EncodingConfig] = (),
                  **attention: Any) -> None:
         super().__init__()
 
-        def scale() -> nn.Module:
-            return (nn.Identity() if layer_scale_init_value is None
-                    else LayerScale(embed_dims, layer_scale_init_value))
-
-        self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        scales = [nn.Identity() if initial is None else LayerScale(embed_dims, initial)
+                  for initial in pair_of_scales(layer_scale_init_value)]
+        self.norm1 = NORMS[norm](embed_dims, eps=norm_eps)
         attention_type: Any = ConvProjectionAttention if conv_projection else MultiheadAttention
         if windows is not None:
             attention_type = PlainWindowAttention
-        self.attn = attention_type(embed_dims, num_heads, proj_drop=drop,
-                                   norm_eps=norm_eps if attn_norm else None, **attention,
-                                   **(windows or {}))
-        self.ls1 = scale()
-        self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.mlp = MLP(embed_dims, hidden_dims, drop, act=act,
+        self.attn = attention_type(embed_dims, num_heads, proj_drop=drop, norm=norm,
+                                   norm_eps=norm_eps if attn_norm and attn_norm != 'qk' else None,
+                                   qk_norm_eps=norm_eps if attn_norm == 'qk' else None,
+                                   **attention, **(windows or {}))
+        self.ls1 = scales[0]
+        self.norm2 = NORMS[norm](embed_dims, eps=norm_eps)
+        self.mlp = MLP(embed_dims, hidden_dims, drop, act=act, bias=mlp_bias, norm=norm,
                        norm_eps=norm_eps if mlp_norm else None, pos_encodings=mlp_encodings,
                        grid_shape=attention.get('grid_shape'),
                        num_prefix_tokens=attention.get('num_prefix_tokens', 0))
-        self.ls2 = scale()
+        self.ls2 = scales[1]
         self.drop_path, self.mlp_drop_path = DropPath(drop_path), DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: MaskLike | None = None,
@@ -119,6 +124,25 @@ def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
     check_choices(mlp=(mlp, MLPS), act=(act, [each for each in ACTIVATIONS if each != 'swiglu']))
     if mlp == 'swiglu' and act != 'gelu':
         raise ValueError(f"act={act!r} with mlp='swiglu', whose gates are SiLU: leave act out")
+
+
+def check_norms(norm: str, attn_norm: bool | str) -> None:
+    """Raise ValueError for unknown norms."""
+    check_choices(norm=(norm, tuple(NORMS)), attn_norm=(attn_norm, (False, True, 'qk')))
+
+
+def pair_of_scales(initial: LayerScales) -> tuple[float | None, float | None]:
+    """The initial values of the LayerScales of attention and of the MLP.
+
+    Raises:
+        ValueError: another number of values than one or two.
+    """
+    if not isinstance(initial, Sequence):
+        return initial, initial
+    if len(initial) != 2 or isinstance(initial, str):
+        raise ValueError(f'layer_scale_init_value={initial!r} must be a number, None, or two of '
+                         f'them: of attention and of the MLP')
+    return initial[0], initial[1]
 
 
 def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_tokens: int
@@ -177,9 +201,13 @@ def check_prefix_rows(pos_encodings: PlacedEncodings, num_prefix_tokens: int) ->
                              f'class_token=True')
 
 
-def check_copied(pos_encodings: PlacedEncodings) -> None:
-    """Raise ValueError for tables that have a row for the class token, which here each window has.
+def check_copied(pos_encodings: PlacedEncodings, blocks: nn.Module) -> None:
+    """Raise ValueError for positions of the class token or registers, which here each window has.
     """
+    for each in blocks.modules():
+        if (grid := getattr(each, 'register_grid', None)) is not None:
+            raise ValueError(f"window_tokens='copied' with register_grid={grid}: only one set of "
+                             f"registers has positions; give window_tokens='shared'")
     for position in range(-1, pos_encodings.num_blocks):
         for encoding in pos_encodings.encodings(position):
             if getattr(encoding, 'num_prefix_embeds', 0) and (

@@ -23,7 +23,7 @@ from .rules import (
     rules_to_ours,
     same_name_pairs,
 )
-from .vit import HEAD, POOL, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
+from .vit import HEAD, POOL, QK_NORMS, QV_BIASES, SCALES, TABLE, TOKENS, TRUNK
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A pattern of names by which we recognise weights of these models in our form: factors of
@@ -39,6 +39,7 @@ _QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'), *QV_BIASES)
 _APART = (joined_pair(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
           Pair(f'{_ATTN}.q_proj.bias', f'{_OURS}.q_bias'),
           Pair(f'{_ATTN}.v_proj.bias', f'{_OURS}.v_bias'))
+_PARTS = tuple(f'{_ATTN}.{part}_proj.{end}' for end in ('weight', 'bias') for part in 'qkv')
 _FC1 = Pair('blocks.{n}.mlp.fc1.{p}', 'backbone.blocks.{n}.mlp.fc1.{p}')
 _GATES = joined_pair(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
                      'backbone.blocks.{n}.mlp.fc1.{p}')
@@ -51,14 +52,43 @@ def has_swiglu(converted: State) -> bool:
     return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
 
 
+def _pair_of_shared_heads(block: int, blocks: int, dims: int) -> Pair:
+    """The pair of queries, keys and values of a block of Sapiens2, with ``dims`` channels in a
+    head. In all but the first and last eight blocks two heads share keys and values; here each head
+    has a copy."""
+    def there(*parts: Tensor) -> list[Tensor]:
+        return [torch.cat([part.unflatten(0, (-1, dims)).repeat_interleave(
+            len(three[0]) // len(part), 0).flatten(0, 1) for part in three])
+            for three in (parts[:3], parts[3:])]
+
+    def back(weight: Tensor, bias: Tensor) -> list[Tensor]:
+        parts = [*weight.chunk(3), *bias.chunk(3)]
+        for number in (1, 2, 4, 5) if 8 <= block < blocks - 8 else ():
+            first, second = parts[number].unflatten(0, (-1, 2, dims)).unbind(1)
+            if not first.is_meta and not torch.equal(first, second):
+                raise ValueError('has keys or values of its own in each head, as after training; '
+                                 "in timm's model two heads share them")
+            parts[number] = first.flatten(0, 1)
+        return parts
+
+    def names(templates: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(text.format(n=block) for text in templates)
+    return Pair(names(_PARTS), names((f'{_OURS}.weight', f'{_OURS}.bias')), there, back)
+
+
 def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
     """The names of timm's Eva, and ours.
 
     Args:
         state: weights under the names of either side, from which timm's form is recognised:
-            queries, keys and values apart (EVA-02 with a norm in its MLP), gates apart (the same,
-            and DINOv3), one tensor for the mixed frequencies of all blocks.
+            queries, keys and values apart (EVA-02 with a norm in its MLP, and Sapiens2), gates
+            apart (EVA-02 with a norm, and DINOv3), one tensor for the mixed frequencies of all
+            blocks.
     """
+    norms = [value for name, value in state.items() if name.endswith('.attn.q_norm.weight')]
+    if norms and 'pos_embed' not in state and TABLE not in state:  # With a table it is ViT-5.
+        return (*_PAIRS, *QK_NORMS, _FC1, *(
+            _pair_of_shared_heads(block, len(norms), len(norms[0])) for block in range(len(norms))))
     has_norm = 'backbone.blocks.0.mlp.norm.weight' in state
     apart = has_norm or 'blocks.0.attn.q_proj.weight' in state
     gates = 'blocks.0.mlp.fc1_g.weight' in state or (
@@ -136,8 +166,8 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), POOL)),
     timm=Family(eva_pairs, _MARK), files=(
-        "DINOv3's release and Hugging Face's; timm's DINOv3, EVA-02, RoPE-ViT and Perception "
-        'Encoder'), refuses=(
+        "DINOv3's release and Hugging Face's; timm's DINOv3, LingBot-Vision, EVA-02, RoPE-ViT, "
+        'Perception Encoder and Sapiens2'), refuses=(
         only_of_timm(r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release",
                      'eva02_base_patch14_224.mim_in22k'),
         only_of_timm(r'freqs(_t_[xy])?', "RoPE-ViT's release",

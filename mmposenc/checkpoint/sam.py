@@ -1,8 +1,8 @@
-"""Weights of SAM's image encoder and of ViTDet: the official releases, timm's, Hugging Face's and
-mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
+"""Weights of SAM's and SAM 3's image encoders and of ViTDet: the official releases, timm's, Hugging
+Face's and mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
-from .rules import Family, Pair, Source, rules_to_ours, same_name_pairs
+from .rules import Family, Pair, Rule, Source, joined_pair, rules_to_ours, same_name_pairs
 from .vit import TABLE, as_map, as_row_of_cells
 from .vit_names import prefix_remover
 
@@ -15,7 +15,10 @@ _PARTS = ((r'\bffn\.layers\.0\.0\.', 'mlp.fc1.'), (r'\bffn\.layers\.1\.', 'mlp.f
           (r'\bneck\.conv1\.', 'neck.0.'), (r'\bneck\.layer_norm1\.', 'neck.1.'),
           (r'\bneck\.conv2\.', 'neck.2.'), (r'\bneck\.layer_norm2\.', 'neck.3.'),
           (r'\.(?:layer_norm|ln)([12])\.', r'.norm\1.'),
-          (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
+          (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'), (r'\b(?:ln_pre|layer_norm)\.', 'norm_pre.'),
+          (r'\bembeddings\.patch_embeddings\.projection\.', 'patch_embed.proj.'),
+          (r'\bembeddings\.position_embeddings$', 'pos_embed'),
+          (r'\.attention\.o_proj\.', '.attn.proj.'))
 
 PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
@@ -31,10 +34,17 @@ PAIRS = (
     Pair('head.fc.{p}', 'head.fc.{p}'),
 )
 
+#: What SAM 3 has besides: apart queries, keys and values (Hugging Face), and its angles.
+_OF_SAM3 = (
+    *rules_to_ours([joined_pair(
+        tuple(f'blocks.{{n}}.attention.{part}_proj.{{p}}' for part in 'qkv'),
+        'backbone.blocks.{n}.attn.qkv.{p}')]),
+    Rule(r'blocks\.\d+\.attn\.freqs_cis', None, 'computed from theta'))
+
 
 #: Files of detectron2 hold arrays, which have to be saved as tensors first.
 SOURCES = (Source(
-    'sam', rules_to_ours(PAIRS), _PARTS, prefix_remover('patch_embed.proj.weight'), _REASON,
+    'sam', (*rules_to_ours(PAIRS), *_OF_SAM3), _PARTS, prefix_remover('patch_embed.proj.weight'), _REASON,
     timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
-    files="SAM's release, detectron2's ViTDet, those of timm, Hugging Face, mmpretrain (ViTSAM) "
-          'and mmdet'),)
+    files="the releases of SAM and SAM 3, detectron2's ViTDet, those of timm, Hugging Face, "
+          'mmpretrain (ViTSAM) and mmdet'),)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from math import isqrt
 
+import torch
 from torch import Tensor
 
 from .rules import (
@@ -14,6 +15,7 @@ from .rules import (
     Refusal,
     Rule,
     Source,
+    names_text,
     rules_to_ours,
     same_name_pairs,
 )
@@ -35,6 +37,8 @@ TOKENS = (Pair('pos_embed', TABLE), Pair('reg_token', 'backbone.register_tokens'
 SCALES = Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma')
 QV_BIASES = tuple(Pair(f'blocks.{{n}}.attn.{part}_bias',
                        f'backbone.blocks.{{n}}.attn.qkv.{part}_bias') for part in 'qv')
+#: Pairs of norms of queries and keys.
+QK_NORMS = same_name_pairs('blocks.{n}.attn.q_norm.{p}', 'blocks.{n}.attn.k_norm.{p}')
 _BLOCKS = same_name_pairs('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.mlp.fc1.{p}',
                           'blocks.{n}.ls1.gamma', 'blocks.{n}.ls2.gamma')
 HEAD = (Pair('head.{p}', 'head.fc.{p}'),)
@@ -117,11 +121,28 @@ def _without_row_of_class_token(state: Mapping[str, Tensor]) -> dict[str, Tensor
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 
 
+def _frequencies_of_registers(match: re.Match[str], frequencies: Tensor,
+                              state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Check that registers turn as in the published files of ViT-5."""
+    expected = 100 ** -(torch.arange(len(frequencies), dtype=torch.float64) / len(frequencies))
+    if not torch.allclose(frequencies.double(), expected, rtol=1e-2):
+        raise ValueError(f'{match[0]} holds {names_text([f"{each:.3g}" for each in frequencies])}; '
+                         'powers of 100 are required, as in the published files of ViT-5')
+    return {}
+
+
+_OF_VIT5 = (Rule(r'blocks\.\d+\.attn\.rope\.freqs', None, 'computed from theta',
+                 lambda match, frequencies, state: {'periods': 1 / frequencies}),
+            Rule(r'blocks\.\d+\.attn\.rope_reg\.freqs', None, 'computed from register_theta',
+                 _frequencies_of_registers))
+
+
 def _vit_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
-    """Rules for DeiT III, which has factors by other names, and for MAE too."""
+    """Rules for DeiT III, which has factors by other names, and for MAE and ViT-5 too."""
     scales = (SCALES,) if 'pos_embed' in state else ()
-    return (*rules_to_ours((*vit_pairs(state), *scales)), POOL,
-            *(_OF_MAE if 'decoder_embed.weight' in state else ()))
+    return (*rules_to_ours((*vit_pairs(state), *scales, *QK_NORMS)), POOL,
+            *(_OF_MAE if 'decoder_embed.weight' in state else ()),
+            *(_OF_VIT5 if 'blocks.0.attn.rope_reg.freqs' in state else ()))
 
 
 #: Rotary positions and the order of norms leave no trace in a file: its weights would fit a model
@@ -129,7 +150,8 @@ def _vit_rules(state: Mapping[str, Tensor]) -> tuple[Rule, ...]:
 VIT = Source(
     'deit', _vit_rules,
     timm=Family(vit_pairs, re.escape(TABLE), _without_row_of_class_token),
-    files="DeiT, also distilled, DeiT III, MAE, DINO, and timm's VisionTransformer", refuses=(
+    files="DeiT, also distilled, DeiT III, MAE, DINO, ViT-5, and timm's VisionTransformer",
+    refuses=(
         Refusal(r'blocks\.0\.norm1\.weight', r'pos_embed',
                 'a ViT without a table of positions, as those with rotary positions are'),
         Refusal(r'fc_norm\.weight', r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|'

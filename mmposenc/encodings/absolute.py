@@ -68,7 +68,7 @@ class LearnedPositionEmbedding(SavesGrid, AddedTable):
         interpolation: for grids other than the table's: 'bicubic', 'bilinear',
             'bicubic_antialias' (as timm), 'bilinear_antialias' (SigLIP 2) or 'bilinear_corners'
             (RADIO). 'cut' numbers the cells row by row and takes the first vectors of the table
-            (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
+            (AI Summer: ``pos_emb1D[:current_seq_tokens]``). 'tile' repeats the table (SAM 3).
         interpolation_offset: added to both sides of the grid where the step from cell to cell is
             computed. DINOv2 without registers was trained with 0.1 and needs it.
         keep_aspect: resize to a square of the longer side and crop it, so that cells stay square
@@ -251,10 +251,8 @@ class WindowedPositionEmbedding(AddedTable):
         cells = at_least_float32(self.pos_embed).flatten(2).transpose(1, 2)
         image = resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation,
                                       extents=extents)
-        rows, cols = (torch.arange(side, device=like.device) % window
-                      for side, window in zip(hw_shape, self.window_shape, strict=True))
-        windows = self.pos_embed_win.index_select(2, rows).index_select(3, cols)
-        return image + windows.flatten(2).transpose(1, 2)
+        window = self.pos_embed_win.flatten(2).transpose(1, 2)
+        return image + resize_position_table(window, self.window_shape, hw_shape, 'tile')
 
 
 class SinCosPositionEncoding(AddedTable):

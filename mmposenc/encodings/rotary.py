@@ -20,7 +20,7 @@ from ..functional.rotary import (
     turn_planes,
 )
 from .base import Rotation, refuse_zeros
-from .rotary_options import check_frequencies, check_planes, check_positions
+from .rotary_options import check_frequencies, check_planes, check_positions, check_registers
 
 
 class RotaryEmbedding(Constants, Rotation):
@@ -55,7 +55,10 @@ class RotaryEmbedding(Constants, Rotation):
         directions: 'axes', 'learned', 'golden', 'hexagonal', or an even number.
         theta: base of the frequencies; by default 100, 10 for 'learned', and 10,000 with one or
             three axes.
-        num_prefix_tokens: tokens in front of the grid; they are not rotated.
+        num_prefix_tokens: tokens in front of the grid; they are not rotated, but for registers.
+        register_grid: (rows, columns) of a grid of their own on which the last of these tokens, the
+            registers, are rotated, as (2, 2) in ViT-5 (arXiv 2602.08071). None: they are not.
+        register_theta: base of their frequencies.
         axes: 'xy', columns first as above; 'yx', rows first. Frames come before both. 'alternate':
             a plane of each axis in turn, columns first on maps, in videos frames, rows, columns.
         shared_freqs: False: directions, or axes that alternate, have no frequencies in common but
@@ -114,7 +117,8 @@ class RotaryEmbedding(Constants, Rotation):
 
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2,
                  directions: str | int = 'axes', theta: float | None = None,
-                 num_prefix_tokens: int = 0, axes: str = 'xy', planes: str = 'adjacent',
+                 num_prefix_tokens: int = 0, register_grid: GridLike | None = None,
+                 register_theta: float = 100.0, axes: str = 'xy', planes: str = 'adjacent',
                  shared_freqs: bool = True, clamp: bool = False,
                  reference_grid: GridLike | None = None, first: float = 0.0,
                  normalize: str | None = None, periods: tuple[float, float] | None = None,
@@ -128,6 +132,9 @@ class RotaryEmbedding(Constants, Rotation):
         self.directions, self.axes, self.planes = directions, axes, planes
         self.shared_freqs, self.clamp, self.temperature = shared_freqs, clamp, temperature
         reference = None if reference_grid is None else as_grid(reference_grid, 'reference_grid').hw
+        self.register_grid = (None if register_grid is None
+                              else as_grid(register_grid, 'register_grid'))
+        self.register_frequencies = Frequencies(register_theta)
         self.positions = Positions(normalize, reference, first, shift, jitter, rescale)
         usual = 10000.0 if dims != 2 else 10.0 if directions == 'learned' else 100.0
         self.frequencies = Frequencies(
@@ -135,6 +142,7 @@ class RotaryEmbedding(Constants, Rotation):
             1.0 if periods is None and normalize is None else 2 * math.pi, scaling, turns)
         check_planes(self)
         check_positions(self)
+        check_registers(self)
         check_frequencies(self, theta, grid_shape)
         stretches = scaling is not None or temperature is not None
         if stretches and grid_shape is not None:
@@ -211,10 +219,7 @@ class RotaryEmbedding(Constants, Rotation):
         :meth:`~mmposenc.functional.rotary.Positions.coordinates`."""
         rows, cols = self.positions.coordinates(grid, query, like, change)
         if self.directions == 'axes':
-            angles = self._angles_along_axes(grid, query, rows, cols)
-            size = (grid.frames, grid.height, grid.width, -1)
-            cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
-                        for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
+            cos, sin = self._turns_along_axes(grid, query, rows, cols, self.frequencies)
         elif self.clamp:
             angle = self._clamped_angles(
                 rows, cols, *self.positions.coordinates(query, query, like, change))
@@ -225,11 +230,28 @@ class RotaryEmbedding(Constants, Rotation):
             by_row = (rows[:, None] * of_row[:, None])[:, :, None]  # heads, H, 1, planes
             cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
             sin = by_col.sin() * by_row.cos() + by_col.cos() * by_row.sin()
-        prefix = (0, 0, self.num_prefix_tokens, 0)  # They have the angle 0.
-        return (F.pad(cos.flatten(1, 2), prefix, value=1.0), F.pad(sin.flatten(1, 2), prefix))
+        cos, sin, unturned = cos.flatten(1, 2), sin.flatten(1, 2), self.num_prefix_tokens
+        if (own := self.register_grid) is not None:
+            turns = self._turns_along_axes(own, own, *Positions().coordinates(own, own, like),
+                                           self.register_frequencies)
+            cos, sin = (torch.cat((part.flatten(1, 2), cells), 1)
+                        for part, cells in zip(turns, (cos, sin), strict=True))
+            unturned -= own.num_cells
+        prefix = (0, 0, unturned, 0)  # They have the angle 0.
+        return F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
 
-    def _angles_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor
-                           ) -> list[Tensor]:
+    def _turns_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor,
+                          frequencies: Frequencies) -> tuple[Tensor, Tensor]:
+        """The cosine and sine (1, frames * H, W, planes) of planes that turn along one axis each.
+        """
+        angles = self._angles_along_axes(grid, query, rows, cols, frequencies)
+        size = (grid.frames, grid.height, grid.width, -1)
+        cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
+                    for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
+        return cos, sin
+
+    def _angles_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor,
+                           frequencies: Frequencies) -> list[Tensor]:
         """The angles of planes that turn along one axis each, broadcastable to (frames, H, W,
         planes); those of all planes are the parts after each other."""
         planes, alternate = self.head_dims // 2, self.axes == 'alternate'
@@ -241,9 +263,9 @@ class RotaryEmbedding(Constants, Rotation):
         sides = {'t': (1, 1), 'y': (query.height, height), 'x': (query.width, width)}
         angles = []
         for number, axis in enumerate(order):
-            freqs = (self.frequencies.of_side(planes // self.dims, rows, *sides[axis])
+            freqs = (frequencies.of_side(planes // self.dims, rows, *sides[axis])
                      if self.shared_freqs else
-                     self.frequencies.series(planes, rows)[number::self.dims])
+                     frequencies.series(planes, rows)[number::self.dims])
             angles.append(places[axis] * freqs)
         if alternate:  # The last axes may have one plane less than the first ones.
             most = angles[0].shape[-1]

@@ -11,7 +11,7 @@ from .masking import are_known_equal
 from .tracing import full_precision, may_branch_on
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'bilinear_antialias',
-                  'bilinear_corners', 'cut')
+                  'bilinear_corners', 'cut', 'tile')
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
             (timm's, and DINOv2's with registers) or 'bilinear_antialias' (SigLIP 2's); all as
             ``F.interpolate`` with align_corners=False. 'bilinear_corners' is 'bilinear' with
             align_corners=True (some of RADIO's). 'cut': nothing is resized, cells take vectors row
-            by row.
+            by row. 'tile': the table is repeated from the first cell on.
         offset: added to the wanted sides where the step from cell to cell is computed: 0.1 in
             DINOv2 without registers. An image of the table's own grid has none, for it gets the
             table.
@@ -54,6 +54,11 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     # out.
     if table.is_meta:
         return table.new_empty(len(extents), to_hw[0] * to_hw[1], table.shape[-1])
+    if mode == 'tile':
+        rows, cols = (torch.arange(side, device=table.device) % length
+                      for side, length in zip(to_hw, from_hw, strict=True))
+        return table.unflatten(1, from_hw).index_select(1, rows).index_select(2, cols).flatten(
+            1, 2).expand(len(extents), -1, -1)
     if mode == 'cut':
         return _in_order_of_image(table, extents, to_hw)
     sizes = extents.double()

@@ -105,19 +105,46 @@ for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
     ARCHS[f'sam-{_name}'] = _sam
     ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table_config(grid_shape=(14, 14)))
 
+# The image encoder of SAM 3 (arXiv 2511.16719): its table, of pretraining at 336 pixels, is repeated
+# for larger images, and positions are measured on that grid.
+ARCHS['sam3'] = dict(
+    _sizes(1024, 32, 16), patch_size=14, img_size=336, pool=None, pre_norm=True, final_norm=False,
+    norm_eps=1e-5, mlp_hidden_dims=4736, window_size=24, global_blocks=(7, 15, 23, 31),
+    mask_window_padding=False, pos_encoding=_table_config(interpolation='tile'),
+    rel_pos_encoding=_rotary_config(theta=10000.0, reference_grid=(24, 24)))
+
 # DINOv3 (Simeoni et al., 2025). Prefix tokens have no position and keys no bias; coordinates are
-# rescaled only in training. 'tiny' is of EUPE (arXiv 2603.22387).
+# rescaled only in training. 'tiny' is of EUPE (arXiv 2603.22387), 'giant' of LingBot-Vision (arXiv
+# 2607.05247), whose other sizes are those of DINOv3.
+_dinov3_positions = _rotary_config(axes='yx', planes='halves', normalize='separate', rescale=2.0)
 for _name, _size in {
         'tiny': _VIT['tiny'], 'small': _VIT['small'], 'base': _VIT['base'],
         'large': _VIT['large'],
         'small-plus': dict(_VIT['small'], mlp='swiglu', mlp_hidden_dims=1536),
         'large-plus': dict(_VIT['large'], mlp='swiglu', mlp_hidden_dims=4096),
         'huge-plus': dict(_sizes(1280, 32, 20), mlp='swiglu', mlp_hidden_dims=5120),
+        'giant': dict(_VIT['giant'], mlp='swiglu', mlp_hidden_dims=4096),
         '7b': dict(_sizes(4096, 40, 32), mlp='swiglu', mlp_hidden_dims=8192)}.items():
     ARCHS[f'dinov3-{_name}'] = dict(
-        _size, class_token=True, register_tokens=4, qkv_bias=False if _name == '7b' else 'qv',
-        layer_scale_init_value=1e-5, norm_eps=1e-5, rel_pos_encoding=_rotary_config(
-            axes='yx', planes='halves', normalize='separate', rescale=2.0))
+        _size, class_token=True, register_tokens=4,
+        qkv_bias=False if _name in ('giant', '7b') else 'qv', layer_scale_init_value=1e-5,
+        norm_eps=1e-5, rel_pos_encoding=_dinov3_positions)
+
+# Sapiens2 (arXiv 2604.21681), by which heads that share keys and values get copies of them.
+for _name, _size in {'base': _VIT['base'], 'large': _VIT['large'], 'huge': _sizes(1280, 32, 16),
+                     'giant': _VIT['giant'], '5b': _sizes(2432, 56, 32)}.items():
+    ARCHS[f'sapiens2-{_name}'] = dict(
+        _size, img_size=(1024, 768), class_token=True, register_tokens=8, mlp='swiglu',
+        layer_scale_init_value=(1.0, None), norm='rms', attn_norm='qk',
+        rel_pos_encoding=_dinov3_positions)
+
+# ViT-5 (arXiv 2602.08071), whose registers lie on a grid of their own.
+for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
+                     'xlarge': _sizes(1152, 28, 16)}.items():
+    ARCHS[f'vit5-{_name}'] = dict(
+        _size, class_token=True, register_tokens=4, qkv_bias=False, layer_scale_init_value=1e-4,
+        norm='rms', attn_norm='qk', pos_encoding=_table_config(num_prefix_embeds=0),
+        rel_pos_encoding=_rotary_config(axes='yx', theta=10000.0, register_grid=(2, 2)))
 
 # EVA-02 (Fang et al., 2023): positions of an image of any size are measured on the grid of
 # pretraining.
@@ -194,9 +221,14 @@ for _name in ('small', 'base', 'large'):
 
 # The image towers of Qwen3-VL (Bai et al. 2025), Qwen3.5 and Qwen3.8 by their number of parameters,
 # without the projectors to the language model. Positions are a table and rotary ones together.
+_positions = _rotary_config(axes='yx', planes='halves', theta=10000.0)
 for _name, _size in {'88m': _VIT['base'], '306m': _VIT['large'],
                      '416m': _VIT['so400m']}.items():
     ARCHS[f'qwen3-{_name}'] = dict(
         _size, img_size=768, class_token=False, pool=None, final_norm=False, act='gelu_tanh',
-        pos_encoding=_table_config(interpolation='bilinear_corners'),
-        rel_pos_encoding=_rotary_config(axes='yx', planes='halves', theta=10000.0))
+        pos_encoding=_table_config(interpolation='bilinear_corners'), rel_pos_encoding=_positions)
+
+# That of DeepSeek-V4 and V4.1 (arXiv 2609.19969), without its projector.
+ARCHS['deepseek-412m'] = dict(
+    _sizes(1024, 32, 16), patch_size=14, img_size=546, class_token=False, pool='gap', mlp='swiglu',
+    mlp_hidden_dims=2816, mlp_bias=False, norm='rms', rel_pos_encoding=_positions)
