@@ -118,17 +118,30 @@ def _biases_times_mask(match: re.Match[str], bias: Tensor, state: Mapping[str, T
 #: Names of the layers of an MLP with gates, which both releases have.
 _GATED = tuple(Pair(f'blocks.{{n}}.mlp.{theirs}.{{p}}', f'blocks.{{n}}.mlp.{ours}.{{p}}')
                for theirs, ours in (('w1', 'fc1_g'), ('w2', 'fc1_x'), ('w3', 'fc2')))
-_DINOV3 = (
+#: Rules of DINOv3's release and that of Sapiens2.
+_BOTH = (
     Rule(r'mask_token', None, _MASK),
     Rule(r'rope_embed\.periods', None, 'computed from theta',
          lambda match, periods, state: {'periods': periods}),
+    *rules_to_ours((Pair('storage_tokens', 'reg_token'),)))
+_DINOV3 = (
+    *_BOTH,
     Rule(r'.*\.qkv\.bias_mask', None, 'a factor of the biases'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'projectors\..*', None, 'heads of distillation'),  # Only files of EUPE have these.
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _biases_times_mask),
-    *rules_to_ours((Pair('storage_tokens', 'reg_token'),
-                    Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
+    *rules_to_ours((Pair('blocks.{n}.ls{m}.gamma', 'blocks.{n}.gamma_{m}'), *_GATED)),
 )
+_SAPIENS2 = (
+    *_BOTH,
+    *rules_to_ours((
+        Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'), Pair('ln1.{p}', 'norm.{p}'),
+        Pair('blocks.{n}.ln{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
+        Pair('blocks.{n}.attn.gamma.weight', 'blocks.{n}.gamma_1'),
+        *(Pair(f'blocks.{{n}}.attn.w{part}.{{p}}', f'blocks.{{n}}.attn.{part}_proj.{{p}}')
+          for part in 'qkv'),
+        Pair('blocks.{n}.ffn.w12.{p}', 'blocks.{n}.mlp.fc1.{p}'),
+        Pair('blocks.{n}.ffn.w3.{p}', 'blocks.{n}.mlp.fc2.{p}'))))
 
 #: The rule for rotary periods of Hugging Face's models, which have DINOv3's rotary positions.
 INVERSE_PERIODS = Rule(r'rope_embeddings\.(original_)?inv_freq', None, 'computed from theta',
@@ -155,8 +168,10 @@ _HUGGINGFACE = (
 
 
 def _as_timm(state: State) -> tuple[Rule, ...]:
-    """Rename weights of DINOv3's release, or of Hugging Face's DINOv3, to timm's names; those that
-    have timm's names stay."""
+    """Rename weights of the releases of DINOv3 and Sapiens2, or of Hugging Face's DINOv3, to timm's
+    names; those that have timm's names stay."""
+    if 'blocks.0.attn.wq.weight' in state:
+        return (*_SAPIENS2, AS_IS)
     if 'storage_tokens' in state:
         return (*_DINOV3, AS_IS)
     of_huggingface = 'layer.0.attention.q_proj.weight' in state
@@ -166,8 +181,8 @@ def _as_timm(state: State) -> tuple[Rule, ...]:
 SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
     'eva', lambda timm: (*rules_to_ours(eva_pairs(timm)), POOL)),
     timm=Family(eva_pairs, _MARK), files=(
-        "DINOv3's release and Hugging Face's; timm's DINOv3, LingBot-Vision, EVA-02, RoPE-ViT, "
-        'Perception Encoder and Sapiens2'), refuses=(
+        "DINOv3's release and Hugging Face's, Sapiens2's release; timm's of these, LingBot-Vision, "
+        'EVA-02, RoPE-ViT and Perception Encoder'), refuses=(
         only_of_timm(r'(.*\.)?rope\.freqs_(cos|sin)', "EVA-02's release",
                      'eva02_base_patch14_224.mim_in22k'),
         only_of_timm(r'freqs(_t_[xy])?', "RoPE-ViT's release",

@@ -44,7 +44,7 @@ _OF_SAM3 = (
 
 #: Files of detectron2 hold arrays, which have to be saved as tensors first.
 SOURCES = (Source(
-    'sam', (*rules_to_ours(PAIRS), *_OF_SAM3), _PARTS, prefix_remover('patch_embed.proj.weight'), _REASON,
-    timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'sam', (*rules_to_ours(PAIRS), *_OF_SAM3), _PARTS, prefix_remover('patch_embed.proj.weight'),
+    _REASON, timm=Family(PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     files="the releases of SAM and SAM 3, detectron2's ViTDet, those of timm, Hugging Face, "
           'mmpretrain (ViTSAM) and mmdet'),)

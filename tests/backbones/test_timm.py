@@ -35,6 +35,7 @@ from torch import nn
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
 from mmposenc.backbones.arch_of_weights import needed_options
 from mmposenc.backbones.archs.vit import ARCHS
+from mmposenc.backbones.vit_layers import pair_of_scales
 from mmposenc.checkpoint import convert, convert_back, convert_with_report, recognise
 from mmposenc.checkpoint.key_biases import MASK
 
@@ -150,6 +151,9 @@ def naflex(arch, theirs=(), **options):
 
 QWEN3 = (partial(timm.create_model, 'qwen3_vit_88m_enc', **SIZES, pos_embed_grid_size=4),
          partial(ViT, 'qwen3-88m', **OURS))
+SAPIENS2 = small('sapiens2-base', None, dict(num_kv_heads=(3, 3)))
+DEEPSEEK = (partial(timm.create_model, 'deepseek_vit_412m_enc', **SIZES, global_pool=''),
+            partial(ViT, 'deepseek-412m', **OURS))
 SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
               final_norm=False, window_size=3, global_blocks=(1, 3), mask_window_padding=False,
               norm_eps=1e-5, pos_encoding=TABLE,
@@ -210,6 +214,11 @@ CASES = {
         type='FactorizedPositionEmbedding')),
     'qwen3': Case(*QWEN3, lambda model, x: [model.forward_features(x).permute(0, 3, 1, 2)],
                   [NATIVE, (48, 32), (16, 80)], native=1e-6),
+    'sapiens2': Case(SAPIENS2[0], partial(SAPIENS2[1], pool=None), last_map,
+                     [*RESIZED, (72, 16)], native=1e-6),
+    'deepseek': Case(DEEPSEEK[0], partial(DEEPSEEK[1], pool=None),
+                     lambda model, x: [model.forward_features(x).permute(0, 3, 1, 2)],
+                     [NATIVE, (48, 32), (16, 80)], native=1e-6),
     'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
                 lambda model, x: [model.forward_features(x)],
                 [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
@@ -336,7 +345,8 @@ def shapes(state):
 def test_every_arch_is_compared():
     """But those that timm has not."""
     assert ARCHS.keys() - NAMES.keys() == {
-        'vitdet-base', 'vitdet-large', 'vitdet-huge', 'dinov3-large-plus'}
+        'vitdet-base', 'vitdet-large', 'vitdet-huge', 'dinov3-large-plus', 'sam3',
+        'vit5-small', 'vit5-base', 'vit5-large', 'vit5-xlarge'}
 
 
 @pytest.mark.parametrize('arch', [
@@ -344,7 +354,7 @@ def test_every_arch_is_compared():
 def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
     """Shapes and names there and back, heads, epsilons."""
     sam, head = arch.startswith('sam'), dict(num_classes=0)
-    if arch.startswith(('siglip', 'rope-vit', 'dinov3')):
+    if arch.startswith(('siglip', 'rope-vit', 'dinov3', 'sapiens2')):
         head['global_pool'] = '' if 'siglip' in arch else 'token'
     options = dict(neck_channels=256) if sam else {}
     if '_reg' in NAMES[arch] or arch in ('tiny', 'small', 'base', 'large'):
@@ -375,10 +385,13 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
 @pytest.mark.parametrize('arch', [arch for arch in NAMES if ARCHS[arch].get(
     'layer_scale_init_value')])
 def test_factors_of_branches_start_as_timms(arch):
-    theirs = timm.create_model(NAMES[arch], depth=1, num_classes=0, img_size=56,
+    heads = dict(num_kv_heads=ARCHS[arch]['num_heads']) if 'sapiens2' in arch else {}
+    theirs = timm.create_model(NAMES[arch], depth=1, num_classes=0, img_size=56, **heads,
                                embed_dim=16 * ARCHS[arch]['num_heads']).blocks[0]
-    found = theirs.ls1.gamma if hasattr(theirs, 'ls1') else theirs.gamma_1
-    assert found.unique().item() == pytest.approx(ARCHS[arch]['layer_scale_init_value'])
+    found = [theirs.ls1.gamma, theirs.ls2.gamma] if hasattr(theirs, 'ls1') else [
+        theirs.gamma_1, theirs.gamma_2]
+    values = [each if each is None else each.unique().item() for each in found]
+    assert values == pytest.approx(list(pair_of_scales(ARCHS[arch]['layer_scale_init_value'])))
 
 
 @pytest.mark.parametrize('arch', PYRAMIDS)

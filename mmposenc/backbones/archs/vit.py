@@ -105,8 +105,8 @@ for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
     ARCHS[f'sam-{_name}'] = _sam
     ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table_config(grid_shape=(14, 14)))
 
-# The image encoder of SAM 3 (arXiv 2511.16719): its table, of pretraining at 336 pixels, is repeated
-# for larger images, and positions are measured on that grid.
+# The image encoder of SAM 3 (arXiv 2511.16719). Its table, of pretraining at 336 pixels, is
+# repeated for larger images; rotary positions are measured on its grid.
 ARCHS['sam3'] = dict(
     _sizes(1024, 32, 16), patch_size=14, img_size=336, pool=None, pre_norm=True, final_norm=False,
     norm_eps=1e-5, mlp_hidden_dims=4736, window_size=24, global_blocks=(7, 15, 23, 31),
