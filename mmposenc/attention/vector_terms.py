@@ -114,8 +114,8 @@ HALVES_FROM = 400 * 400
 
 def halves_or_table(query: Grid, key: Grid, halves: Callable[[], AxisHalves],
                     table: Callable[[], TableByQuery]) -> Term:
-    """Build the faster of two terms with equal results: for few pairs of a query and a key the table,
-    for many the halves."""
+    """Build the faster of two terms with equal results: for few pairs of a query and a key the
+    table, for many the halves."""
     return halves() if query.num_cells * key.num_cells >= HALVES_FROM else table()
 
 

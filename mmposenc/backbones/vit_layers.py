@@ -206,8 +206,8 @@ def check_copied(pos_encodings: PlacedEncodings, blocks: nn.Module) -> None:
     """
     for each in blocks.modules():
         if (grid := getattr(each, 'register_grid', None)) is not None:
-            raise ValueError(f"window_tokens='copied' with register_grid={grid}: only one set of "
-                             f"registers has positions; give window_tokens='shared'")
+            raise ValueError(f"window_tokens='copied' with register_grid={grid.hw}: only one set "
+                             f"of registers has positions; give window_tokens='shared'")
     for position in range(-1, pos_encodings.num_blocks):
         for encoding in pos_encodings.encodings(position):
             if getattr(encoding, 'num_prefix_embeds', 0) and (

@@ -12,6 +12,8 @@ from .vit_names import prefix_remover
 
 def _as_kernel(weight: Tensor) -> Tensor:
     """View the release's linear layer on patches, channel by channel, as a convolution."""
+    if weight.dim() == 4:
+        return weight
     side = isqrt(weight[0].numel() // 3)
     return weight.reshape(len(weight), 3, side, side)
 

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINO, DINOv2, DINOv3, CLIP, SigLIP, SAM, '
-             'ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, DETR, iRPE-DETR, '
-             "Deformable DETR, RT-DETR and D-FINE, and timm's of the models that docs/weights.md "
-             'lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, ViT-5, MAE, DINO, DINOv2, DINOv3, Sapiens2, '
+             'CLIP, SigLIP, SAM, SAM 3, DeepSeek-V4, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
+             'Twins, Swin, DETR, iRPE-DETR, Deformable DETR, RT-DETR and D-FINE, and '
+             "timm's of the models that docs/weights.md lists")
 
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).
 Rename = Callable[['re.Match[str]', Tensor, Mapping[str, Tensor]], Mapping[str, Tensor]]

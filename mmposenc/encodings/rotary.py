@@ -46,7 +46,8 @@ class RotaryEmbedding(Constants, Rotation):
     16)``; DINOv3 has ``axes='yx', planes='halves', normalize='separate', rescale=2.0``; MoonViT
     ``theta=10000, axes='alternate'``; interleaved MRoPE ``dims=3, axes='alternate',
     planes='halves', shared_freqs=False``; Spiral RoPE ``directions=4, theta=10000, axes='yx',
-    reference_grid=(14, 14), shared_freqs=False``.
+    reference_grid=(14, 14), shared_freqs=False``; ViT-5 ``theta=10000, axes='yx',
+    register_grid=(2, 2)``.
 
     Args:
         head_dims: channels of a head; a multiple of 4 on maps, else even and at least 2 * dims.
@@ -57,7 +58,7 @@ class RotaryEmbedding(Constants, Rotation):
             three axes.
         num_prefix_tokens: tokens in front of the grid; they are not rotated, but for registers.
         register_grid: (rows, columns) of a grid of their own on which the last of these tokens, the
-            registers, are rotated, as (2, 2) in ViT-5 (arXiv 2602.08071). None: they are not.
+            registers, are rotated (ViT-5, arXiv 2602.08071). None: they are not.
         register_theta: base of their frequencies.
         axes: 'xy', columns first as above; 'yx', rows first. Frames come before both. 'alternate':
             a plane of each axis in turn, columns first on maps, in videos frames, rows, columns.

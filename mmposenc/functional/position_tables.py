@@ -58,7 +58,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         rows, cols = (torch.arange(side, device=table.device) % length
                       for side, length in zip(to_hw, from_hw, strict=True))
         return table.unflatten(1, from_hw).index_select(1, rows).index_select(2, cols).flatten(
-            1, 2).expand(len(extents), -1, -1)
+            1, 2).expand(extents.shape[0], -1, -1)
     if mode == 'cut':
         return _in_order_of_image(table, extents, to_hw)
     sizes = extents.double()

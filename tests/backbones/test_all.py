@@ -26,6 +26,10 @@ BIAS, CPB = dict(type='RelativePositionBias'), dict(type='LogSpacedCPB')
 _V2 = partial(_SWIN, cosine=True, post_norm=True, qkv_bias='qv', rel_pos_encoding=CPB)
 _VIT = partial(ViT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8,
                img_size=32, out_indices=(0, 2))
+VIT5 = dict(norm='rms', attn_norm='qk', mlp_norm=True, mlp_bias=False, qkv_bias=False, mlp='swiglu',
+            layer_scale_init_value=(0.5, None), register_tokens=4,
+            pos_encoding=dict(LEARNED, interpolation='tile', grid_shape=(2, 3)),
+            rel_pos_encoding=dict(type='RotaryEmbedding', register_grid=(2, 2)))
 _ARCH = partial(_VIT, mlp_ratio=4.0, mlp_hidden_dims=20, final_norm='every')
 _SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2,
                pool=None, window_size=3, global_blocks=(1, 3), final_norm=False,
@@ -98,7 +102,11 @@ MODELS = {
         'gap shrinking': dict(out_indices=None, pool='gap', pos_encoding=dict(
             type='PEG', padding='none')),
         'all of EVA': dict(mlp='swiglu', qkv_bias='qv', attn_norm=True, mlp_norm=True,
-                           rel_pos_encoding=dict(IRPE, rpe_on='k'), register_tokens=2)}.items()},
+                           rel_pos_encoding=dict(IRPE, rpe_on='k'), register_tokens=2),
+        'all of ViT-5': VIT5, 'all of ViT-5 in windows': dict(
+            VIT5, window_size=(2, 3), global_blocks=(1,), mask_window_padding=False),
+        'cls irpe of normed queries': dict(out_indices=None, rel_pos_encoding=IRPE,
+                                           attn_norm='qk')}.items()},
     **{arch: partial(_ARCH, arch, rel_pos_encoding=dict(rescale=None))  # random in training
        for arch in ('dinov3-small', 'dinov3-huge-plus')},
     **{arch: partial(_ARCH, arch) for arch in (
@@ -119,8 +127,8 @@ QUICK = ('pvt v2', 'pvt linear irpe', 'pvt svt irpe', 'pvt svt cls', 'swin conv 
          'pvt table', 'swin peg', 'vit peg and pool', 'swin peg and pool', 'swin cope',
          'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
          'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
-         'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',
-         'rope-vit-base-mixed', 'beit pooled', 'relpos of tables', 'sam')
+         'vit all of EVA', 'vit all of ViT-5 in windows', 'dinov2-giant-reg', 'dinov3-small',
+         'eva02-base', 'rope-vit-base-mixed', 'beit pooled', 'relpos of tables', 'sam')
 NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
 #: Odd and landscape sizes, maps of one window, one row and one column.
 SIZES = [(101, 77), (37, 51), (9, 70), (90, 5)]
@@ -256,8 +264,8 @@ WRONG = dict(
     neck_channels=0, window_size=(0, 0), drop_rate=1.0, attn_drop_rate=-0.1, drop_path_rate=1.0,
     out_indices=(12,), frozen_stages=13, global_blocks=(12,), num_heads=(1, 2), pool='max',
     img_size=(32,), positions=0, trainable='peg', conv_projection=1,
-    mlp='glu', act='silu', qkv_bias='q', implementation='fast',
-    rel_pos_sharing='blocks')
+    mlp='glu', act='silu', norm='batch', attn_norm='q', layer_scale_init_value=(1.0,),
+    qkv_bias='q', implementation='fast', rel_pos_sharing='blocks')
 
 
 @pytest.mark.parametrize('kind, others', [

@@ -41,8 +41,9 @@ MODELS = {
     'RF-DETR': lambda: ViT(window_count=2, window_tokens='copied', global_blocks=(1,),
                            register_tokens=2, **{**PLAIN, 'mask_padding': False}),
     'windows': lambda: ViT(window_size=3, global_blocks=(1,), register_tokens=2, **PLAIN),
-    'DINOv3': lambda: ViT(register_tokens=2, rel_pos_encoding=dict(
-        type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate'), **PLAIN)}
+    'DINOv3': lambda: ViT(register_tokens=2, norm='rms', attn_norm='qk', rel_pos_encoding=dict(
+        type='RotaryEmbedding', axes='yx', planes='halves', normalize='separate',
+        register_grid=(1, 2)), **PLAIN)}
 #: Graphs of batches with padding, then without: Swin's windows are shifted or not. Blocks whose
 #: encoding follows each image's extent are compiled in seven parts round their attention.
 GRAPHS = {'PVT': (1, 1), 'PVT v2': (1, 1), 'SVT': (2, 2), 'ViT': (1, 1), 'Swin': (2, 2),

@@ -25,8 +25,11 @@ CASES = {
     'pvt, learned': partial(BACKBONES['pvt'], pos_encoding=dict(type='LearnedPositionEmbedding')),
     'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool'),
                          patch_size=(8, 12)),
-    'vit, windows': partial(BACKBONES['vit'], window_size=(2, 3), register_tokens=1,
-                            global_blocks=(1,)),
+    'vit, windows': partial(
+        BACKBONES['vit'], window_size=(2, 3), register_tokens=1, global_blocks=(1,), norm='rms',
+        attn_norm='qk', mlp_bias=False,
+        pos_encoding=dict(type='LearnedPositionEmbedding', interpolation='tile'),
+        rel_pos_encoding=dict(type='RotaryEmbedding', register_grid=(1, 1))),
     'vit, copied': partial(BACKBONES['vit'], window_count=2, window_tokens='copied',
                            global_blocks=(1,), rel_pos_encoding=dict(type='IRPE')),
     'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),

@@ -214,6 +214,8 @@ CASES = {
         type='FactorizedPositionEmbedding')),
     'qwen3': Case(*QWEN3, lambda model, x: [model.forward_features(x).permute(0, 3, 1, 2)],
                   [NATIVE, (48, 32), (16, 80)], native=1e-6),
+    'norms of queries and keys': Case(*small('small', None, dict(qk_norm=True), attn_norm='qk',
+                                             pool=None, class_token=True), last_map, RESIZED),
     'sapiens2': Case(SAPIENS2[0], partial(SAPIENS2[1], pool=None), last_map,
                      [*RESIZED, (72, 16)], native=1e-6),
     'deepseek': Case(DEEPSEEK[0], partial(DEEPSEEK[1], pool=None),
@@ -321,6 +323,26 @@ def test_features_and_gradients(name, size):
         else:  # tables of another grid: functional/test_tables.py
             assert key.endswith('position_bias_table') and size != NATIVE
     assert not any(grad.any() for key, grad in wanted.items() if not key.endswith(MASK))
+
+
+def test_heads_of_sapiens2_that_share_keys_get_copies():
+    """As blocks 8 and 9 of these have them; what training changed has no place in timm's model."""
+    heads = [1 if block in (8, 9) else 2 for block in range(18)]
+    theirs, ours = (build().double().eval() for build in (
+        partial(randomize, timm.create_model('vit_large_patch16_sapiens2', **SIZES | dict(
+            embed_dim=16, num_heads=2, depth=18, num_kv_heads=heads))),
+        partial(ViT, 'sapiens2-large', **OURS | dict(embed_dims=16, num_heads=2, num_layers=18),
+                mlp_hidden_dims=64, pool=None)))
+    state, x = theirs.state_dict(), torch.randn(1, 3, *NATIVE, dtype=torch.float64)
+    load_pretrained(ours, state)
+    close(ours(x)[0], last_map(theirs, x)[0], 1e-6)
+    back = convert_back(ours.state_dict(), 'eva').state_dict
+    torch.testing.assert_close(back, {key: state[key] for key in back}, rtol=0, atol=0)
+    assert state.keys() - back.keys() == {'head.weight', 'head.bias'}
+    with torch.no_grad():
+        ours.blocks[9].attn.qkv.weight[16] += 1
+    with pytest.raises(ValueError, match='blocks.9.*qkv.weight has keys or values of its own'):
+        convert_back(ours.state_dict(), 'eva')
 
 
 def test_factorized_tables_need_a_square():

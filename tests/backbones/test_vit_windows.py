@@ -1,5 +1,7 @@
 """The plain transformer in windows, as SAM's image encoder, ViTDet and RF-DETR have them."""
+import functools
 import math
+import re
 from argparse import Namespace
 
 import pytest
@@ -76,6 +78,32 @@ def test_rf_detrs_backbone(tmp_path):
     for number in range(3):
         for level, out in enumerate(model(arrays[f'x{number}'])):
             assert_released(out, arrays[f'y{number}.{level}'])
+
+
+@pytest.mark.parametrize('of_release', [False, True])
+def test_sam_3s_encoder_repeats_its_table(of_release):
+    """On three sizes, from Hugging Face's names and those of the release, which have a row of the
+    class token, the three projections in one, and angles."""
+    params, arrays = load_golden('sam3')
+    if of_release:
+        names = {'embeddings.patch_embeddings.projection': 'patch_embed.proj', 'layers': 'blocks',
+                 'embeddings.position_embeddings': 'pos_embed', 'attention.o_proj': 'attn.proj',
+                 'layer_norm.': 'ln_pre.', 'layer_norm': 'norm'}
+        file = {functools.reduce(lambda name, pair: name.replace(*pair), names.items(), key): value
+                for key, value in params.items() if not re.search('[qkv]_proj', key)}
+        file['pos_embed'] = torch.cat((torch.ones(1, 1, 16), file['pos_embed']), 1)
+        file |= {f'blocks.{block}.attn.qkv.{end}': torch.cat([
+            params[f'layers.{block}.attention.{part}_proj.{end}'] for part in 'qkv'])
+            for block in range(3) for end in ('weight', 'bias')}
+        file['blocks.0.attn.freqs_cis'] = torch.ones(16, 4, dtype=torch.complex64)
+    prefix = 'detector.backbone.vision_backbone.trunk' if of_release else 'vision_encoder.backbone'
+    model = ViT('sam3', embed_dims=16, num_layers=3, num_heads=2, mlp_hidden_dims=74, patch_size=2,
+                img_size=8, window_size=4, global_blocks=(1, 2),
+                rel_pos_encoding=dict(reference_grid=(4, 4)))
+    load_pretrained(model, {'detector.x': torch.ones(1)} | {
+        f'{prefix}.{key}': value for key, value in (file if of_release else params).items()})
+    for number in range(3):
+        assert_released(model.eval()(arrays[f'x{number}'])[0], arrays[f'y{number}'])
 
 
 @pytest.mark.parametrize('tokens', ['shared', 'copied'])

@@ -46,6 +46,15 @@ def test_models_of_timm_are_named_where_others_names_do_not_load(name) -> None:
                         strict=False)
 
 
+def test_gemma_4s_tower_is_refused_by_name() -> None:
+    for patches in ('patch_embed', 'encoder.patch_embed', 'model.vision_tower.patch_embedder'):
+        state = {f'{patches}.{name}': torch.zeros(2) for name in (
+            'position_embedding_table', 'input_proj.weight')}
+        with pytest.raises(ValueError, match=r"x.pth: these are weights of Gemma 4's image tower"):
+            load_pretrained(DeiT(**SMALL_DEIT), {
+                **state, 'encoder.blocks.0.norm1.weight': torch.zeros(2)}, name='x.pth')
+
+
 def test_models_that_messages_name_are_in_timms_list() -> None:
     named = {name for source in SOURCES.values() for refusal in source.refuses
              for name in re.findall(r'timm://([^\')]*)', refusal.text)}

@@ -125,6 +125,8 @@ TOKEN_OPTIONS: dict[str, dict] = {
     'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding', grid_shape=(1, 24)),
     'LearnedPositionEmbedding cut': dict(type='LearnedPositionEmbedding', grid_shape=(6, 6),
                                          interpolation='cut'),
+    'LearnedPositionEmbedding tiled': dict(type='LearnedPositionEmbedding', grid_shape=(2, 3),
+                                           interpolation='tile'),
     'LearnedPositionEmbedding of any aspect': dict(
         type='LearnedPositionEmbedding', grid_shape=(2, 7), keep_aspect=True),
     **{f'FactorizedPositionEmbedding {way}': dict(

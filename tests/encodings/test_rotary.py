@@ -171,6 +171,24 @@ def test_rotate(options, q_grid, k_grid, prefix):
     assert not encoding.terms(query, key)
 
 
+@pytest.mark.parametrize('options', [
+    {}, dict(axes='yx', planes='halves', normalize='separate'),
+    dict(axes='alternate', shared_freqs=False, theta=9.0),
+    dict(scaling='ntk', grid_shape=(2, 2), first=1.0)])
+def test_registers_turn_on_a_grid_of_their_own(options):
+    """Behind a class token, which stays, by a theta of their own and in cells."""
+    encoding = build(num_prefix_tokens=7, register_grid=(2, 3), register_theta=30.0, **options)
+    plain = {key: options[key] for key in options if key in ('axes', 'planes', 'shared_freqs')}
+    registers = build(num_prefix_tokens=0, theta=30.0, **plain)
+    cells = build(num_prefix_tokens=0, **options)
+    both = random_inputs(encoding, (3, 4), None)[:2]
+    for x, got in zip(both, encoding.rotate(*both, (3, 4)), strict=True):
+        assert torch.equal(got[:, :, 0], x[:, :, 0])
+        torch.testing.assert_close(got[:, :, 1:7], turned(
+            registers, x[:, :, 1:7], places(as_grid((2, 3)), 2, 0), (2, 3)))
+        torch.testing.assert_close(got[:, :, 7:], cells.rotate(*[x[:, :, 7:]] * 2, (3, 4))[0])
+
+
 @pytest.mark.parametrize('q_grid, k_grid', GRIDS)
 def test_gta(q_grid, k_grid):
     """A value at a time, turned by its offset from the query."""

@@ -40,6 +40,8 @@ RESIZING = [mode for mode in INTERPOLATIONS if mode != 'cut']
 def interpolate(table, hw, to_hw, mode):
     """(1, C, H, W) by PyTorch."""
     kind, _, how = mode.partition('_')
+    if mode == 'tile':
+        return table.view(1, *hw, -1).permute(0, 3, 1, 2).tile(9, 9)[..., :to_hw[0], :to_hw[1]]
     return F.interpolate(table.view(1, *hw, -1).permute(0, 3, 1, 2), size=to_hw, mode=kind,
                          align_corners=how == 'corners', antialias=how == 'antialias')
 

@@ -1,5 +1,7 @@
 """Models of the golden files of backbones."""
-from mmposenc.backbones import PVT, DeiT, Swin
+from functools import partial
+
+from mmposenc.backbones import PVT, DeiT, Swin, ViT
 
 PVTS = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
             sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2))
@@ -8,6 +10,8 @@ VIT = dict(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, img_size=64,
 PEG = dict(type='mmposenc.PEG')
 BILINEAR = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')
 IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')
+VIT5 = partial(ViT, 'vit5-small', embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2,
+               patch_size=4, img_size=16)
 #: By the golden: its source, our model, and its maps with how many of them the file holds.
 CASES = {
     'deit_plain': ('deit', lambda: DeiT(**VIT), None, 0),
@@ -17,4 +21,5 @@ CASES = {
     'pvt_plain_21': ('pvt', lambda: PVT(**PVTS, pool='cls', img_size=64, pos_encoding=BILINEAR),
                      lambda: PVT(**PVTS, img_size=64, pos_encoding=BILINEAR), 3),
     'swin_plain_41': ('swin', lambda: Swin(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3),
-                                           mlp_ratio=2, window_size=4, pool='gap'), None, 0)}
+                                           mlp_ratio=2, window_size=4, pool='gap'), None, 0),
+    'vit5': ('deit', VIT5, lambda: VIT5(pool=None, class_token=True), 1)}

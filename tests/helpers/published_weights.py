@@ -4,7 +4,8 @@ from functools import partial
 
 import torch
 import yaml
-from timm.layers import SwiGLUPacked
+from timm.layers import RmsNorm, SwiGLUPacked
+from timm.models.deepseek_vit import DeepseekVitEncoder
 from timm.models.eva import Eva
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.qwen3_vit import Qwen3VitEncoder
@@ -27,6 +28,9 @@ DINOV3 = partial(
     Eva, **dict(SIZES, embed_dim=128), use_rot_pos_emb=True, rope_type='dinov3',
     rope_rotate_half=True, num_reg_tokens=4, use_abs_pos_emb=False, use_fc_norm=False,
     init_values=1.0)
+SAPIENS2 = partial(
+    DINOV3, attn_type='rope', qkv_fused=False, qk_norm=True, swiglu_mlp=True,
+    attn_only_layer_scale=True, norm_layer=RmsNorm)
 GATED = partial(DINOV3, swiglu_mlp=True, swiglu_align_to=8)
 PVT_V2 = partial(PyramidVisionTransformerV2, depths=(1, 2), embed_dims=(8, 16), num_heads=(1, 2),
                  sr_ratios=(2, 1), mlp_ratios=(2, 2), num_classes=5)
@@ -41,7 +45,9 @@ MODELS = {
     'tipsv2': [partial(SCALED, reg_tokens=1, no_embed_class=True)],
     'qwen3': [partial(Qwen3VitEncoder, img_size=32, patch_size=16, embed_dim=12, depth=3,
                       num_heads=1, pos_embed_grid_size=2, global_pool='')],
-    'vit, ': [partial(VIT, num_classes=5)],
+    'deepseek': [partial(DeepseekVitEncoder, img_size=32, patch_size=16, embed_dim=12, depth=3,
+                         num_heads=1, global_pool='')],
+    'sapiens2': [SAPIENS2], 'vit, ': [partial(VIT, num_classes=5)],
     'clip, hugging': [CLIP, partial(VIT, class_token=False, global_pool='avg', fc_norm=False)],
     'clip': [CLIP],
     'dinov3 gated': [GATED], 'dinov3, ': [DINOV3],
@@ -93,6 +99,8 @@ def _value(state: State, name: str, how: str) -> Tensor:
     value = state[name]
     if how == 'flat':
         return value[0, 0] if name == 'cls_token' else value[0]
+    if how == 'by channels':
+        return value.flatten(1)
     if how == 'linear':  # row, column, channel of a patch
         return value.permute(0, 2, 3, 1).flatten(1) if value.dim() == 4 else value
     if how == 'masked':  # DINOv3 has a bias of the keys, and a mask that leaves it out
