@@ -1,0 +1,110 @@
+"""Kernels that a model starts, counted on a CPU: what bounds small models on a GPU.
+
+    python benchmarks/launches.py                          # ours / the peer's, forward and step
+    python benchmarks/launches.py --case 'Swin-T' --names  # which operators ours are
+    pip install transformers; python benchmarks/launches.py --case RT-DETR-R18
+
+Two images of 224x224 pixels, training mode, the reference of attention, which a GPU takes; what is
+stored between passes is stored already. Operators count if they compute: views and empty tensors
+do not. "host" is what a warm step copies or makes from numbers of the host.
+"""
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from measure import row
+from mmengine.logging import MMLogger
+from models import IRPE, LEARNED, Models, detr, loss_of, pvt, retinanet, rt_detr, swin
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mmposenc.attention.multihead import MultiheadAttention
+from mmposenc.backbones import DeiT, ViT
+from mmposenc.functional import grids
+
+#: Operators that start nothing, beside views.
+FREE = ('empty', 'empty_like', 'empty_strided', 'new_empty', 'new_empty_strided', '_unsafe_view',
+        '_reshape_alias', 'detach')
+
+
+class Launches(TorchDispatchMode):
+    """Counts the operators of a call that compute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        returns = func._schema.returns
+        is_view = any(each.alias_info and not each.alias_info.is_write for each in returns)
+        if not is_view and name not in FREE:
+            self.names[name] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def timm_and(peer: str, own: Callable[[], nn.Module]) -> Callable[[int, int], Models]:
+    """timm's model and ours."""
+    def build(height: int, width: int) -> Models:
+        import timm
+        return {'timm': timm.create_model(peer, num_classes=0), 'ours': own()}
+    return build
+
+
+#: Models by row, the peer first and ours second.
+CASES: dict[str, Callable[[int, int], Models]] = {
+    'DeiT-S': timm_and('deit_small_patch16_224', lambda: DeiT('small', pos_encoding=LEARNED)),
+    'DeiT-S, iRPE on keys / none': timm_and('deit_small_patch16_224', lambda: DeiT(
+        'small', pos_encoding=LEARNED, rel_pos_encoding=IRPE)),
+    'RoPE-ViT-S': timm_and('vit_small_patch16_rope_224', lambda: ViT('rope-vit-small-axial')),
+    'DINOv3-S': timm_and('vit_small_patch16_dinov3', lambda: ViT('dinov3-small')),
+    'EVA-02-S': timm_and('eva02_small_patch14_224', lambda: ViT('eva02-small')),
+    'Swin-T': swin, 'PVT-tiny': pvt, 'DETR-R50': detr, 'RetinaNet PVT-tiny': retinanet,
+    'RT-DETR-R18': rt_detr}
+DETECTORS = ('DETR-R50', 'RetinaNet PVT-tiny', 'RT-DETR-R18')
+
+
+def counted(model: nn.Module, is_detector: bool, side: int) -> tuple[Counter[str], Counter[str]]:
+    """Operators of a forward pass, and of a step with gradients of all weights."""
+    for module in model.modules():
+        if isinstance(module, MultiheadAttention):
+            module.implementation = 'reference'
+    model.train()
+    leaves = [each for each in model.parameters() if each.requires_grad]
+    loss = loss_of(model, torch.randn(2, 3, side, side), is_detector, 'training')
+    loss()
+    with Launches() as forward:
+        loss()
+    with Launches() as step:
+        torch.autograd.grad(loss(), leaves, allow_unused=True)
+    return forward.names, step.names
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--case', choices=sorted(CASES), action='append')
+    parser.add_argument('--names', action='store_true', help='also the operators of both')
+    args = parser.parse_args()
+    MMLogger.get_current_instance().setLevel('ERROR')  # which weights an encoding adds
+    grids._may_keep = lambda: True  # also under a mode that only counts
+    print('| model, ours / peer | forward | step |\n|---|---|---|')
+    for name in args.case or CASES:
+        with row(name):
+            models = list(CASES[name](224, 224).values())[1::-1]
+            found = [counted(each, name in DETECTORS, 224) for each in models]
+            cells = (' / '.join(f'{sum(each):,}' for each in map(Counter.values, mode))
+                     for mode in zip(*found, strict=True))
+            print(f'| {name} | {" | ".join(cells)} |', flush=True)
+            for (forward, step), who in zip(found, ('ours', 'peer'), strict=True):
+                if args.names:
+                    print(f'{who}, forward: {forward.most_common()}')
+                    print(f'{who}, backward: {(step - forward).most_common()}')
+
+
+if __name__ == '__main__':
+    main()
