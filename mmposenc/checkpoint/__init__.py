@@ -7,8 +7,8 @@ the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
 
@@ -18,7 +18,7 @@ from . import beit, deepseek, detr, dfine, eomt, eva, mm_vit, pvt, rtdetr, sam, 
 from .file_weights import read_checkpoint, write_checkpoint
 from .key_biases import join_biases
 from .loading import load_checkpoint
-from .rules import Converted, Family, Source, UnknownNames
+from .rules import Converted, Family, Source, State, UnknownNames
 from .to_timm import back_to_timm
 
 #: All sources by their names. Each is declared beside its tables of names. A file is of the first
@@ -129,26 +129,18 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
     state = {name.removeprefix('module.'): value for name, value in state_dict.items()}
     if not state or all(any(re.fullmatch(pattern, name) for name in state) for pattern in _OURS):
         return Converted(dict(state_dict))
-    parts = {prefix: {name: value for name, value in state.items() if name.startswith(prefix)}
-             for prefix in ('', 'backbone.')}
-    errors, of_part = [], None
-    for source, (prefix, weights) in product(SOURCES.values(), parts.items()):
-        if not weights or of_part is not None and len(weights) < len(state):
-            continue
-        try:
-            converted = source({name.removeprefix(prefix): value
-                                for name, value in weights.items()})
-        except UnknownNames as error:
-            errors.append(error)
-        else:
-            others = dict.fromkeys((name for name in state if name not in weights), _OTHER_PARTS)
-            converted = replace(converted, dropped=others | {
-                f'{prefix}{name}': reason for name, reason in converted.dropped.items()})
-            if not {_OTHER_PARTS, source.outside} & set(converted.dropped.values()):
-                return converted
-            of_part = of_part or converted
-    if of_part is not None:
-        return of_part
+    errors: list[UnknownNames] = []
+    of_part = []
+    for source, prefix in product(SOURCES.values(), ('', 'backbone.')):
+        weights = _part(state, prefix)
+        with _collecting(errors):
+            if weights and len(source.match(weights)[0]) == len(state):
+                return _converted_part(state, prefix, source)
+            if weights:
+                of_part.append((prefix, source))
+    for prefix, source in of_part:
+        with _collecting(errors):
+            return _converted_part(state, prefix, source)
     nearest = min(errors, key=lambda error: len(error.unknown) / error.count)
     for source in SOURCES.values():
         for refusal in source.refuses:
@@ -157,6 +149,27 @@ def _recognised(state_dict: Mapping[str, Tensor]) -> Converted:
             re.fullmatch(r'(.*\.)?patch_embed\.proj\.weight', name) for name in state):
         raise nearest
     return Converted(dict(state_dict))
+
+
+@contextmanager
+def _collecting(errors: list[UnknownNames]) -> Iterator[None]:
+    try:
+        yield
+    except UnknownNames as error:
+        errors.append(error)
+
+
+def _part(state: State, prefix: str) -> State:
+    return {name.removeprefix(prefix): value for name, value in state.items()
+            if name.startswith(prefix)}
+
+
+def _converted_part(state: State, prefix: str, source: Source) -> Converted:
+    """Convert the weights whose names begin so, and leave out the others."""
+    converted = source(_part(state, prefix))
+    others = dict.fromkeys((name for name in state if not name.startswith(prefix)), _OTHER_PARTS)
+    return replace(converted, dropped=others | {
+        f'{prefix}{name}': reason for name, reason in converted.dropped.items()})
 
 
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:

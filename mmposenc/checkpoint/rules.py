@@ -118,6 +118,8 @@ def apply_rules(state_dict: Mapping[str, Tensor],
 
 
 State = Mapping[str, Tensor]
+#: The first rule for each name, with its match.
+Matches = dict[str, tuple['re.Match[str]', Rule]]
 
 
 class Family(NamedTuple):
@@ -204,13 +206,12 @@ class Source(NamedTuple):
     files: str = ''
     refuses: Sequence[Refusal] = ()
 
-    def __call__(self, state_dict: State) -> Converted:
-        """Convert a state dict by the rules of this source.
+    def match(self, state_dict: State) -> tuple[dict[str, str], Matches]:
+        """The names that the rules read by those of the file, without those left out, and the
+        matches of the former (:func:`match_rules`).
 
         Raises:
-            UnknownNames: there are names without a rule. This is decided before values are read.
-            ValueError: the weights are of a network that this source refuses, or of the same names,
-                or as :func:`apply_rules` says.
+            UnknownNames: there are names without a rule.
         """
         new = {name: name for name in state_dict}
         for pattern, text in self.parts:
@@ -219,11 +220,24 @@ class Source(NamedTuple):
             named = self.names({name: state_dict[old] for old, name in new.items()})
             new = {old: named[name] for old, name in new.items() if name in named}
         in_file = {name: old for old, name in new.items()}
-        state: State = {name: state_dict[old] for name, old in in_file.items()}
-        rules = self.rules(state) if callable(self.rules) else self.rules
-        matches, unknown = match_rules(state, rules)
+        state = {name: state_dict[old] for name, old in in_file.items()}
+        matches, unknown = match_rules(state, self.rules(state) if callable(self.rules)
+                                       else self.rules)
         if unknown:
             raise UnknownNames(self.name, [in_file[name] for name in unknown], len(state))
+        return new, matches
+
+    def __call__(self, state_dict: State) -> Converted:
+        """Convert a state dict by the rules of this source.
+
+        Raises:
+            UnknownNames: as :meth:`match`, before values are read.
+            ValueError: the weights are of a network that this source refuses, or of the same names,
+                or as :func:`apply_rules` says.
+        """
+        new, matches = self.match(state_dict)
+        in_file = {name: old for old, name in new.items()}
+        state: State = {name: state_dict[old] for name, old in in_file.items()}
         if len(in_file) < len(new):
             counts = Counter(new.values())
             same = names_text([old for old, name in new.items() if counts[name] > 1])

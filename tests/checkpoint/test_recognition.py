@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers.golden_backbones import CASES
 from helpers.golden_files import load_golden
-from helpers.published_weights import published
+from helpers.published_weights import models, published
 from helpers.scripts import ROOT, load_tool
 from helpers.tiny_backbones import KINDS, randomize, unfilled
 from timm import list_pretrained
@@ -20,7 +20,7 @@ from timm.models.vision_transformer_sam import VisionTransformerSAM
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
 from mmposenc.backbones.arch_of_weights import look_alikes, needed_options
-from mmposenc.checkpoint import SOURCES, convert, recognise
+from mmposenc.checkpoint import SOURCES, convert, recognise, rules
 
 #: A name that files of models have that load in timm's names alone, what they are, and whose.
 ONLY_OF_TIMM = {
@@ -76,6 +76,16 @@ def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
 def test_releases_are_told_by_their_names(stem, prefix) -> None:
     params, _ = load_golden(stem)
     assert recognise({prefix + name: value for name, value in params.items()}) == CASES[stem][0]
+
+
+def test_a_tower_is_converted_by_one_source(monkeypatch) -> None:
+    """Others know its names too, and would leave out what lies around it."""
+    state = published('open_clip', models('open_clip')[0]().state_dict())
+    converted, apply = [], rules.apply_rules
+    monkeypatch.setattr(rules, 'apply_rules', lambda *args: (
+        converted.append(args[-1]), apply(*args))[1])
+    assert recognise(state) == 'clip'
+    assert converted[-2:] == ['clip', 'deit'] and converted.count('deit') == 1
 
 
 def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
