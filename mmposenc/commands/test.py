@@ -66,10 +66,11 @@ def _test_sizes(cfg: Config, args: argparse.Namespace) -> None:
     from ..engine.config.testing import set_visualizer
     from ..engine.variants.sizes import config_at_size
     from ..terminal.processes import print_in_first_process
-    short = min(ParsedConfig(cfg).tested_size or (0,))
+    parsed = ParsedConfig(cfg)
+    short = min(parsed.tested_size or (0,))
     if not short and not all(isinstance(size, str) for size in args.sizes):
         raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
-    set_visualizer(cfg)
+    set_visualizer(parsed)
     work_dir, lines = Path(cfg.work_dir), []
     for size in args.sizes:
         one = config_at_size(cfg, size if isinstance(size, str) else size / short)

@@ -6,7 +6,7 @@ import math
 import os.path as osp
 from copy import deepcopy
 
-from mmengine.config import Config, ConfigDict
+from mmengine.config import ConfigDict
 
 from ...config_types import ConfigType, ReadOnlyConfig
 from ...writing import check_new_files
@@ -24,18 +24,18 @@ _TTA_MODELS = {
     'mmseg': "dict(type='SegTTAModel')", 'mmpretrain': "dict(type='AverageClsScoreTTA')"}
 
 
-def write_predictions_to(cfg: Config, out: str) -> None:
+def write_predictions_to(parsed: ParsedConfig, out: str) -> None:
     """Make a test write its predictions.
 
     Args:
-        cfg: changed in place.
+        parsed: its config is changed in place.
         out: a ``.pkl`` file (a list with one dict per image; detection masks run-length
             encoded, segmentation without logits), or, in segmentation, a folder for label maps.
 
     Raises:
         ValueError: neither, or a file or folder that may not be written.
     """
-    parsed = ParsedConfig(cfg)
+    cfg = parsed.cfg
     if out.endswith(('.pkl', '.pickle')):
         check_new_files(osp.dirname(out) or '.', [osp.basename(out)], '--out', ours=lambda _: False,
                         remedy='delete it, or give another file')
@@ -53,37 +53,36 @@ def write_predictions_to(cfg: Config, out: str) -> None:
                          ' (a folder is possible in segmentation only)')
 
 
-def draw_predictions_into(cfg: Config, show_dir: str) -> None:
+def draw_predictions_into(parsed: ParsedConfig, show_dir: str) -> None:
     """Make a test draw its predictions into a folder, one picture for each image."""
-    parsed = ParsedConfig(cfg)
-    scope, data = parsed.library, parsed.folders_of_data()
+    data = parsed.folders_of_data()
     check_new_files(show_dir, (), '--show-dir', data=data)
     folder = osp.abspath(show_dir)  # mmdet would put a relative path below the work directory.
-    set_visualizer(cfg)
-    hooks = cfg.setdefault('default_hooks', ConfigDict())
+    set_visualizer(parsed)
+    hooks = parsed.cfg.setdefault('default_hooks', ConfigDict())
     configured = hooks.get('visualization') or ConfigDict()
     options = {key: configured[key] for key in ('score_thr', 'backend_args') if key in configured}
     hooks.visualization = ConfigDict(type='mmposenc.VisualizationHook', out_dir=folder, data=data,
-                                     scope=scope, **options)
+                                     scope=parsed.library, **options)
 
 
-def set_visualizer(cfg: Config) -> None:
+def set_visualizer(parsed: ParsedConfig) -> None:
     """Set the library's visualizer if a config has none, or has mmengine's, which draws no
     predictions."""
-    visualizer = cfg.get('visualizer') or {}
+    visualizer = parsed.cfg.get('visualizer') or {}
     if type_without_library(visualizer) in ('', 'Visualizer'):
-        cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
-                          'type': VISUALIZERS_OF[ParsedConfig(cfg).library]}
+        parsed.cfg.visualizer = {'vis_backends': [{'type': 'LocalVisBackend'}], **visualizer,
+                                 'type': VISUALIZERS_OF[parsed.library]}
 
 
-def set_tta(cfg: Config) -> None:
+def set_tta(parsed: ParsedConfig) -> None:
     """Make a test use several views of each image and merge them: the views in the config, around
     the size of its test.
 
     Raises:
         ValueError: the config does not say which views, or how to merge them.
     """
-    parsed = ParsedConfig(cfg)
+    cfg = parsed.cfg
     if parsed.library == 'mmseg':
         cfg.setdefault('tta_model', ConfigDict(type='SegTTAModel'))
     if not cfg.get('tta_pipeline') or not cfg.get('tta_model'):

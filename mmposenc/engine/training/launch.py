@@ -61,7 +61,7 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
     check_unlocked(cfg.work_dir)
     check_replaces_no_files(cfg, anew=resume is None and not cfg.get('resume'))
     used = {'train': True, 'val': cfg.get('val_dataloader'), 'test': tests}
-    _check_config(cfg, tuple(phase for phase in used if used[phase]))
+    _check_config(ParsedConfig(cfg), tuple(phase for phase in used if used[phase]))
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:
@@ -78,11 +78,11 @@ def set_train_options(cfg: Config, *, amp: bool = False, compiled: bool = False,
         cfg.load_strict = False
 
 
-def _check_config(cfg: Config, phases: tuple[str, ...]) -> None:
+def _check_config(parsed: ParsedConfig, phases: tuple[str, ...]) -> None:
     """Check what can be checked from the config alone."""
-    parsed = ParsedConfig(cfg)
     checks.check_sections(parsed, phases)
-    check_new_files(cfg.work_dir, (), '--work-dir', data=parsed.folders_of_data(of_classes=True))
+    check_new_files(parsed.cfg.work_dir, (), '--work-dir',
+                    data=parsed.folders_of_data(of_classes=True))
     check_arguments(parsed)
     if 'train' in phases:
         check_silent_arguments(parsed)
@@ -135,7 +135,8 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
         ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    _check_config(cfg, ('test',))
+    parsed = ParsedConfig(cfg)
+    _check_config(parsed, ('test',))
     checks.check_checkpoint(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:
@@ -143,13 +144,13 @@ def set_test_options(cfg: Config, checkpoint: str, *, out: str | None = None,
     if show_dir is not None:
         if out is not None and os.path.realpath(out) == os.path.realpath(show_dir):
             raise ValueError(f'--out {out}: the pictures of --show-dir need a folder of their own')
-        draw_predictions_into(cfg, show_dir)
+        draw_predictions_into(parsed, show_dir)
     if tta:
-        set_tta(cfg)
+        set_tta(parsed)
     if compiled:
         find_or_add_custom_hook(cfg, 'mmposenc.CompileHook')
     if out is not None:
-        write_predictions_to(cfg, out)
+        write_predictions_to(parsed, out)
     # Removed, so that the config that the runner writes is not mistaken for one to train with.
     for key in _TRAINING:
         cfg[key] = None

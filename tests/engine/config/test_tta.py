@@ -10,6 +10,7 @@ from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
 from mmposenc.engine import load_config
+from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.config.testing import set_tta, views_at_test_size
 
 LOAD, PACK = dict(type='LoadImageFromFile'), dict(type='PackSegInputs')
@@ -61,7 +62,7 @@ def test_pictures_and_labels_are_read_as_in_the_test() -> None:
     ('nuclei-448x448', [(336, 336), (448, 448), (560, 560)])])
 def test_a_config_that_changes_its_test(name, expected) -> None:
     cfg = load_config(f'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_{name}.py')
-    set_tta(cfg)
+    set_tta(ParsedConfig(cfg))
     _, augmented = cfg.test_dataloader.dataset.pipeline
     assert [step.scale for step in augmented.transforms[0]] == expected
     assert cfg.model.type == 'mmposenc.SegTTAModel'
@@ -95,7 +96,7 @@ def test_a_segmentor_of_one_channel(threshold) -> None:
 def test_a_config_without_views_is_refused(scope, model) -> None:
     cfg = Config(dict(default_scope=scope, model=dict(type='RetinaNet')))
     with pytest.raises(ValueError, match=f"--tta: .* a tta_pipeline and .*type='{model}'") as error:
-        set_tta(cfg)
+        set_tta(ParsedConfig(cfg))
     proposed = eval(str(error.value).partition('tta_model=')[2])
     with DefaultScope.overwrite_default_scope(scope):
         built = MODELS.build({**proposed, 'module': tiny_run.Model()})
