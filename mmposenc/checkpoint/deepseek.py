@@ -1,5 +1,5 @@
-"""Weights of the image tower of DeepSeek-V4 and V4.1, timm's DeepseekVitEncoder and the release's
-own, for :class:`mmposenc.backbones.ViT`."""
+"""Weights of the image tower of DeepSeek-V4 and V4.1, in the names of timm's DeepseekVitEncoder or
+the release's, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
 from math import isqrt
@@ -18,7 +18,7 @@ def _as_kernel(weight: Tensor) -> Tensor:
     return weight.reshape(len(weight), 3, side, side)
 
 
-#: Norms and the layers of the MLP have no biases, by which a file is told from others.
+#: Norms and the layers of the MLP have no biases, which tells a file from others.
 _PAIRS = (
     Pair('patch_embed.proj.weight', 'backbone.patch_embed.projection.weight', _as_kernel),
     Pair('patch_embed.proj.bias', 'backbone.patch_embed.projection.bias'),

@@ -66,7 +66,7 @@ def _pair_of_shared_heads(block: int, blocks: int, dims: int) -> Pair:
         for number in (1, 2, 4, 5) if 8 <= block < blocks - 8 else ():
             first, second = parts[number].unflatten(0, (-1, 2, dims)).unbind(1)
             if not first.is_meta and not torch.equal(first, second):
-                raise ValueError('has keys or values of its own in each head, as after training; '
+                raise ValueError('has different keys or values in these heads, as after training; '
                                  "in timm's model two heads share them")
             parts[number] = first.flatten(0, 1)
         return parts

@@ -57,7 +57,7 @@ class RotaryEmbedding(Constants, Rotation):
         theta: base of the frequencies; by default 100, 10 for 'learned', and 10,000 with one or
             three axes.
         num_prefix_tokens: tokens in front of the grid; they are not rotated, but for registers.
-        register_grid: (rows, columns) of a grid of their own on which the last of these tokens, the
+        register_grid: (rows, columns) of a second grid, by which the last of these tokens, the
             registers, are rotated (ViT-5, arXiv 2602.08071). None: they are not.
         register_theta: base of their frequencies.
         axes: 'xy', columns first as above; 'yx', rows first. Frames come before both. 'alternate':
@@ -232,12 +232,12 @@ class RotaryEmbedding(Constants, Rotation):
             cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
             sin = by_col.sin() * by_row.cos() + by_col.cos() * by_row.sin()
         cos, sin, unturned = cos.flatten(1, 2), sin.flatten(1, 2), self.num_prefix_tokens
-        if (own := self.register_grid) is not None:
-            turns = self._turns_along_axes(own, own, *Positions().coordinates(own, own, like),
-                                           self.register_frequencies)
+        if (second := self.register_grid) is not None:
+            places = Positions().coordinates(second, second, like)
+            turns = self._turns_along_axes(second, second, *places, self.register_frequencies)
             cos, sin = (torch.cat((part.flatten(1, 2), cells), 1)
                         for part, cells in zip(turns, (cos, sin), strict=True))
-            unturned -= own.num_cells
+            unturned -= second.num_cells
         prefix = (0, 0, unturned, 0)  # They have the angle 0.
         return F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
 

@@ -67,14 +67,14 @@ def check_positions(rotary: RotaryEmbedding) -> None:
 def check_registers(rotary: RotaryEmbedding) -> None:
     """Raise ValueError for registers that cannot be rotated."""
     check_positive(register_theta=rotary.register_frequencies.theta)
-    if (own := rotary.register_grid) is None:
+    if (grid := rotary.register_grid) is None:
         return
     if rotary.directions != 'axes' or rotary.dims != 2:
-        refuse('registers are rotated along two axes', register_grid=own.hw,
+        refuse('registers are rotated along two axes', register_grid=grid.hw,
                directions=rotary.directions, dims=rotary.dims)
-    if own.num_cells > rotary.num_prefix_tokens:
-        refuse(f'{own.num_cells} of the tokens before the grid must be registers',
-               register_grid=own.hw, num_prefix_tokens=rotary.num_prefix_tokens)
+    if grid.num_cells > rotary.num_prefix_tokens:
+        refuse(f'{grid.num_cells} of the tokens before the grid must be registers',
+               register_grid=grid.hw, num_prefix_tokens=rotary.num_prefix_tokens)
 
 
 def check_frequencies(rotary: RotaryEmbedding, theta: float | None, grid_shape: GridLike | None

@@ -138,7 +138,7 @@ for _name, _size in {'base': _VIT['base'], 'large': _VIT['large'], 'huge': _size
         layer_scale_init_value=(1.0, None), norm='rms', attn_norm='qk',
         rel_pos_encoding=_dinov3_positions)
 
-# ViT-5 (arXiv 2602.08071), whose registers lie on a grid of their own.
+# ViT-5 (arXiv 2602.08071), whose registers lie on a second grid.
 for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
                      'xlarge': _sizes(1152, 28, 16)}.items():
     ARCHS[f'vit5-{_name}'] = dict(
