@@ -30,7 +30,7 @@ BACKBONES = {'EoMT': partial(mmposenc.EoMT, **EOMT), 'SAM': partial(
     window_size=3, global_blocks=(1, 3), final_norm=False,
     pos_encoding=dict(type='LearnedPositionEmbedding'),
     rel_pos_encoding=dict(type='DecomposedRPE'))}
-DETECTORS = {**tiny_detr.FAMILY, 'RTDETR': tiny_detr.rtdetr}
+DETECTORS = {**tiny_detr.FAMILY, 'RTDETR': tiny_detr.rtdetr, 'RFDETR': tiny_detr.rfdetr}
 
 
 def sizes_of(name):

@@ -196,7 +196,8 @@ def _under_our_names(backbone: nn.Module, weights: State, prefix: str | None, na
         converted = convert_with_report(state)
         if converted.source is None:
             return converted
-        if SOURCES[converted.source].of_detector:
+        if SOURCES[converted.source].of_detector and not {
+                f'backbone.{key}' for key in backbone.state_dict()} & set(converted.state_dict):
             raise ValueError('these are weights of a whole detector: convert them with '
                              f'`mmposenc convert {converted.source}`, and give the result to '
                              'load_from')

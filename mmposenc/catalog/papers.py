@@ -173,7 +173,7 @@ def _write_temporary_config(name: str) -> Path:
         *parents, last = key.split('.')
         node = cfg
         for part in parents:
-            node = node.setdefault(part, {})
+            node = node[int(part)] if isinstance(node, list) else node.setdefault(part, {})
         node[last] = value
     folder_of_process = Path(tempfile.mkdtemp(prefix='mmposenc-'))
     atexit.register(shutil.rmtree, folder_of_process, ignore_errors=True)

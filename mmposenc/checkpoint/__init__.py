@@ -14,7 +14,22 @@ from itertools import product
 
 from torch import Tensor
 
-from . import beit, deepseek, detr, dfine, eomt, eva, mm_vit, pvt, rtdetr, sam, swin, vit, vit_names
+from . import (
+    beit,
+    deepseek,
+    detr,
+    dfine,
+    eomt,
+    eva,
+    mm_vit,
+    pvt,
+    rfdetr,
+    rtdetr,
+    sam,
+    swin,
+    vit,
+    vit_names,
+)
 from .file_weights import read_checkpoint, write_checkpoint
 from .key_biases import join_biases
 from .loading import load_checkpoint
@@ -24,7 +39,7 @@ from .to_timm import back_to_timm
 #: All sources by their names. Each is declared beside its tables of names. A file is of the first
 #: whose rules know all of its names, else of the first that leaves out what lies around a tower.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, deepseek, vit, eva, vit_names, detr, rtdetr, dfine, beit, swin, sam, mm_vit, eomt)
+    pvt, deepseek, vit, eva, vit_names, detr, rtdetr, dfine, rfdetr, beit, swin, sam, mm_vit, eomt)
     for source in each.SOURCES}
 
 #: Patterns that only names of this project's backbones match together.

@@ -47,7 +47,8 @@ def _rename_resnet(match: re.Match[str], tensor: Tensor, state: State) -> dict[s
 _BODY = Rule(r'backbone\.0\.body\.(.*)', _rename_resnet)
 
 
-def _rows_of_coco_classes(count: int, category_ids: Sequence[int], tensor: Tensor) -> Tensor:
+def rows_of_coco_classes(tensor: Tensor, count: int = 91,
+                         category_ids: Sequence[int] = COCO_IDS) -> Tensor:
     """Take the rows of COCO's classes from a tensor with a row for each category number; a tensor
     with another number of rows is returned as it is."""
     return tensor[torch.tensor(category_ids)] if tensor.shape[0] == count else tensor
@@ -69,7 +70,7 @@ _DETR = (
         Pair('input_proj.{p}', 'neck.convs.0.conv.{p}'),
         # Row 91 is that of 'no object'.
         Pair('class_embed.{p}', 'bbox_head.fc_cls.{p}',
-             lambda tensor: _rows_of_coco_classes(92, (*COCO_IDS, 91), tensor)),
+             lambda tensor: rows_of_coco_classes(tensor, 92, (*COCO_IDS, 91))),
         Pair('bbox_embed.layers.0.{p}', 'bbox_head.reg_ffn.layers.0.0.{p}'),
         Pair('bbox_embed.layers.1.{p}', 'bbox_head.reg_ffn.layers.1.{p}'),
         Pair('bbox_embed.layers.2.{p}', 'bbox_head.fc_reg.{p}'))),
@@ -97,7 +98,7 @@ def _convert_class_branch(match: re.Match[str], tensor: Tensor, source: Mapping[
     last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))
     proposals = 'enc_output.weight' in source and int(number) == last
     category_ids = (0, *COCO_IDS[1:]) if proposals else COCO_IDS
-    rows = _rows_of_coco_classes(91, category_ids, tensor)
+    rows = rows_of_coco_classes(tensor, category_ids=category_ids)
     return {f'bbox_head.cls_branches.{number}.{kind}': rows}
 
 

@@ -54,6 +54,24 @@ def mlp_rule(theirs: str, ours: str) -> Rule:
 _NECK = r'encoder\.((?:lateral_convs|downsample_convs|fpn_blocks|pan_blocks)\..*)'
 
 
+def layer_pairs(theirs: str, ours: str, norms: Sequence[int]) -> tuple[Pair, ...]:
+    """Pairs of self-attention, MLP and norms of layers of a transformer.
+
+    Args:
+        theirs, ours: the layer, 'decoder.layers.{n}'.
+        norms: the numbers of the norms in a layer of the release's.
+    """
+    return (
+        Pair(f'{theirs}.self_attn.in_proj_{{p}}', f'{ours}.self_attn.attn.in_proj_{{p}}'),
+        joined_pair(tuple(f'{theirs}.self_attn.{part}_proj.{{p}}' for part in 'qkv'),
+                    f'{ours}.self_attn.attn.in_proj_{{p}}'),
+        Pair(f'{theirs}.self_attn.out_proj.{{p}}', f'{ours}.self_attn.attn.out_proj.{{p}}'),
+        Pair(f'{theirs}.linear1.{{p}}', f'{ours}.ffn.layers.0.0.{{p}}'),
+        Pair(f'{theirs}.linear2.{{p}}', f'{ours}.ffn.layers.1.{{p}}'),
+        *(Pair(f'{theirs}.norm{number}.{{p}}', f'{ours}.norms.{index}.{{p}}')
+          for index, number in enumerate(norms)))
+
+
 def detector_rules(norms: Sequence[int]) -> tuple[Rule, ...]:
     """Rules for all of a detector but its backbone.
 
@@ -66,15 +84,7 @@ def detector_rules(norms: Sequence[int]) -> tuple[Rule, ...]:
         Rule(r'encoder\.input_proj\.(\d)\.(?:0|conv)\.(\w+)', r'neck.input_proj.\1.conv.\2'),
         Rule(r'encoder\.input_proj\.(\d)\.(?:1|norm)\.(\w+)', r'neck.input_proj.\1.norm.\2'),
         Rule(_NECK, r'neck.\1'),
-        *rules_to_ours(pair for theirs, ours, numbers in layers for pair in (
-            Pair(f'{theirs}.self_attn.in_proj_{{p}}', f'{ours}.self_attn.attn.in_proj_{{p}}'),
-            joined_pair(tuple(f'{theirs}.self_attn.{part}_proj.{{p}}' for part in 'qkv'),
-                        f'{ours}.self_attn.attn.in_proj_{{p}}'),
-            Pair(f'{theirs}.self_attn.out_proj.{{p}}', f'{ours}.self_attn.attn.out_proj.{{p}}'),
-            Pair(f'{theirs}.linear1.{{p}}', f'{ours}.ffn.layers.0.0.{{p}}'),
-            Pair(f'{theirs}.linear2.{{p}}', f'{ours}.ffn.layers.1.{{p}}'),
-            *(Pair(f'{theirs}.norm{number}.{{p}}', f'{ours}.norms.{index}.{{p}}')
-              for index, number in enumerate(numbers)))),
+        *rules_to_ours(pair for layer in layers for pair in layer_pairs(*layer)),
         Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\.)num_points_scale', None,
              'computed from the number of points'),
         Rule(r'decoder\.(decoder\.layers\.\d+\.cross_attn\..*)', r'\1'),

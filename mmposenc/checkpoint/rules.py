@@ -16,7 +16,7 @@ from torch import Tensor
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, ViT-5, MAE, DINO, DINOv2, DINOv3, Sapiens2, '
              'CLIP, SigLIP, SAM, SAM 3, DeepSeek-V4, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
-             'Twins, Swin, DETR, iRPE-DETR, Deformable DETR, RT-DETR and D-FINE, and '
+             'Twins, Swin, DETR, iRPE-DETR, Deformable DETR, RT-DETR, D-FINE and RF-DETR, and '
              "timm's of the models that docs/weights.md lists")
 
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).

@@ -71,6 +71,7 @@ HUGGINGFACE_TRUNK = (
     *(pair for layer in ('encoder.layer.{n}', 'layers.{n}')
       for pair in _huggingface_layer_pairs(layer)),
 )
+MASK_TOKEN = Rule(r'embeddings\.mask_token', None, _MASK)
 _HF = (
     *HUGGINGFACE_TRUNK,
     Pair('classifier.{p}', 'head.{p}'),
@@ -87,7 +88,7 @@ def _table_of_cells(match: re.Match[str], table: Tensor, state: State) -> dict[s
 
 
 _HF_RULES = (Rule(r'embeddings\.position_embeddings', _table_of_cells), *rules_to_ours(_HF),
-             Rule(r'embeddings\.mask_token', None, _MASK),
+             MASK_TOKEN,
              Rule(r'pooler\..*', None, 'a layer on the class token, which ViT does not have'))
 
 

@@ -4,6 +4,8 @@ from .boxes import BoxRPB, PositionRelation
 from .encoders import DetrEncoder
 from .hybrid import HybridEncoder
 from .layers import DetrEncoderLayer
+from .projector import MultiScaleProjector
 
 _LAZY, __getattr__ = lazy_exports(__name__, 'openmmlab.mmdet.detr')
-__all__ = ['BoxRPB', 'DetrEncoder', 'DetrEncoderLayer', 'HybridEncoder', 'PositionRelation', *_LAZY]
+__all__ = ['BoxRPB', 'DetrEncoder', 'DetrEncoderLayer', 'HybridEncoder', 'MultiScaleProjector',
+           'PositionRelation', *_LAZY]

@@ -173,9 +173,8 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
             None. Boxes are shares of the image without it.
 
     Returns:
-        (1 or B, cells, 4), (cx, cy, w, h) before the sigmoid, infinite where a cell is not used;
-        (1 or B, cells, 1) bool, which cells are used: padding is not, nor is a cell whose centre
-        lies within 0.01 of the border.
+        (1 or B, cells, 4), (cx, cy, w, h) as shares of the image; (1 or B, cells, 1) bool, which
+        cells are used: padding is not, nor is a cell whose centre lies within 0.01 of the border.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
     boxes, start = [], 0
@@ -191,4 +190,20 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
     used = ((joined > 0.01) & (joined < 0.99)).all(-1, keepdim=True)
     if padding_mask is not None:
         used = used & ~padding_mask[..., None]
-    return torch.log(joined / (1 - joined)).masked_fill(~used, math.inf), used
+    return joined, used
+
+
+def moved_boxes(boxes: Tensor, moves: Tensor) -> Tensor:
+    """Move boxes by shares of their own sizes, as regions are in two-stage detectors (LW-DETR, Chen
+    et al., 2024).
+
+    Args:
+        boxes: (..., 4), centre, width and height.
+        moves: (..., 4), of the centre, and logarithms of the factors of width and height.
+
+    Returns:
+        (..., 4), as ``boxes``.
+    """
+    centre, size = boxes.split(2, -1)
+    shift, growth = moves.split(2, -1)
+    return torch.cat((shift * size + centre, growth.exp() * size), -1)

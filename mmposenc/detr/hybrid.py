@@ -1,7 +1,7 @@
 """The hybrid encoder of RT-DETR and D-FINE; it needs only torch."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -71,6 +71,7 @@ class HybridEncoder(BaseModule):
         check_at_least(1 / dims, expansion=expansion)
         act = dict(type='SiLU') if act_cfg is None else act_cfg
         self.in_channels, self.out_channels = tuple(in_channels), dims
+        self.num_levels = count
         self.input_proj = ModuleList(ConvNorm(channels, dims, 1) for channels in in_channels)
         default = dict(num_layers=1, layer_cfg=dict(
             self_attn_cfg=dict(embed_dims=dims, num_heads=8),
@@ -178,20 +179,22 @@ class HybridEncoder(BaseModule):
 
 
 class ConvNorm(nn.Module):
-    """Convolution, BatchNorm and an activation; the output is zero on padding.
+    """Convolution, norm and an activation; the output is zero on padding.
 
     Args:
         in_channels, out_channels, kernel_size, stride, groups: arguments of the convolution, which
             is padded by half its kernel.
         act: config of the activation, or None.
+        norm: makes the norm of this many channels: BatchNorm, or a LayerNorm of each cell.
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *,
-                 groups: int = 1, act: ConfigType | None = None) -> None:
+                 groups: int = 1, act: ConfigType | None = None,
+                 norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> None:
         super().__init__()
         self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride,
                               padding=kernel_size // 2, groups=groups, bias=False)
-        self.norm = nn.BatchNorm2d(out_channels)
+        self.norm = norm(out_channels)
         self.act = nn.Identity() if act is None else build_activation(act)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:

@@ -47,14 +47,15 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     """Apply a BatchNorm module to a map with its statistics taken over valid cells only.
 
     Args:
-        norm: BatchNorm2d or SyncBatchNorm.
+        norm: BatchNorm2d or SyncBatchNorm; a LayerNorm, which has no statistics of several cells,
+            sees the map as it is.
         x: (B, C, H, W).
         padding_mask: (B, H, W) bool, True = padding, to the right and below, or None.
 
     Returns:
         (B, C, H, W); padded cells are zero while training with a mask.
     """
-    if padding_mask is None or not norm.training:
+    if padding_mask is None or not norm.training or isinstance(norm, nn.LayerNorm):
         return norm(x)
     if isinstance(norm, nn.BatchNorm2d) and are_plain(norm):
         momentum = _count_batch_and_share(norm)

@@ -1,4 +1,5 @@
 """RT-DETR against the numbers of transformers' model, and its promises about sizes and padding."""
+import math
 from functools import partial
 
 import pytest
@@ -47,17 +48,24 @@ def test_scores_boxes_and_losses_are_those_of_transformers(case, same_noise, flo
                                        atol=1e-12)
 
 
+ROTARY = dict(type='mmposenc.RotaryEmbedding')
 PADDING = {
-    'peg, irpe': dict(encoder=dict(pos_encoding=tiny.PEG, rel_pos_encoding=tiny.IRPE)),
-    'points': dict(cross=dict(num_points=[3, 1, 2])),
-    'discrete': dict(cross=dict(num_points=[2, 1, 2], sampling='discrete'), num_queries=5)}
+    'peg, irpe': partial(tiny.rtdetr, encoder=dict(pos_encoding=tiny.PEG,
+                                                   rel_pos_encoding=tiny.IRPE)),
+    'points': partial(tiny.rtdetr, cross=dict(num_points=[3, 1, 2])),
+    'discrete': partial(tiny.rtdetr, num_queries=5, cross=dict(num_points=[2, 1, 2],
+                                                               sampling='discrete')),
+    'rf-detr': tiny.rfdetr,
+    'rf-detr, two levels': partial(tiny.rfdetr, levels=2, neck=dict(scales=(2, 0.5)), backbone=dict(
+        pos_encoding=None, rel_pos_encoding=ROTARY))}
 
 
 @pytest.mark.parametrize('case', PADDING)
 def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, same_noise, float64) -> None:
     """Beside a larger image, and one that is a cell high at the coarsest level. BatchNorm of a
     training sees all images, so it is in evaluation."""
-    model = tiny.build(tiny.rtdetr(**PADDING[case])).double()
+    model = tiny.build(PADDING[case]()).double()
+    model.data_preprocessor.pad_size_divisor = 8 if case.startswith('rf') else 1
     sizes = ((64, 100), (31, 80), (96, 128))
     together, *alone = [tiny.results(model, each) for each in (sizes, *((size,) for size in sizes))]
     for number, (predicted, _) in enumerate(alone):
@@ -71,11 +79,15 @@ def test_an_image_has_the_boxes_and_losses_that_it_has_alone(case, same_noise, f
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
 
 
-@pytest.mark.parametrize('config', [tiny.rtdetr, tiny.dfine])
-def test_images_without_objects_and_all_cells_as_queries(config) -> None:
+@pytest.mark.parametrize('config, maps', [
+    (tiny.rtdetr, '8x4, 4x2, 2x1'), (tiny.dfine, '8x4, 4x2, 2x1'),
+    (partial(tiny.rfdetr, levels=3, neck=dict(scales=(2, 1, 0.5))), '16x8, 8x4, 4x2'),
+    (partial(tiny.rfdetr, backbone=dict(patch_size=(2, 32))), '32x1')])
+def test_images_without_objects_and_all_cells_as_queries(config, maps) -> None:
     """Also where the maps have one column at the coarsest level, or one image no object; one query
     more is refused."""
-    model = tiny.build(config(num_queries=8 * 4 + 4 * 2 + 2, test_cfg=dict(max_per_img=9)))
+    cells = sum(math.prod(map(int, each.split('x'))) for each in maps.split(', '))
+    model = tiny.build(config(num_queries=cells, test_cfg=dict(max_per_img=9)))
     data = tiny.images(((64, 32), (64, 32)), boxes=False)
     tiny.total_loss(model.train(), data).backward()
     assert all(p.grad is not None for p in model.parameters())
@@ -84,8 +96,8 @@ def test_images_without_objects_and_all_cells_as_queries(config) -> None:
     some['data_samples'][1].gt_instances = data['data_samples'][1].gt_instances
     assert tiny.total_loss(model.train(), some).isfinite()
     model.num_queries += 1
-    with pytest.raises(ValueError, match=r'num_queries=43 is more than the 42 cells of the maps '
-                                         r'\(8x4, 4x2, 2x1\)'):
+    with pytest.raises(ValueError, match=rf'num_queries={cells + 1} is more than the {cells} cells '
+                                         rf'of the maps \({maps}\)'):
         tiny.predict(model, data)
 
 
@@ -115,24 +127,30 @@ def test_other_detectors_may_leave_their_encoder_to_the_neck() -> None:
 
 
 @pytest.mark.parametrize('kind, gamma, alpha', [
-    ('MatchedVarifocalLoss', 2.0, 0.75), ('MatchabilityAwareLoss', 1.5, 1.0)])
+    ('MatchedVarifocalLoss', 2.0, 0.75), ('MatchabilityAwareLoss', 1.5, 1.0),
+    ('IoUAwareBCELoss', 2.0, 0.25)])
 def test_losses_of_classes_follow_their_formulas(kind, gamma, alpha) -> None:
-    """One score at a time; the gradient does not pass through the weights."""
+    """One score at a time; the gradient passes through no weights but those of RF-DETR's scores of
+    other classes."""
     import mmposenc
     logits = torch.randn(4, 3, requires_grad=True)
-    labels, ious = torch.tensor([3, 1, 0, 3]), torch.tensor([0.0, 0.7, 0.2, 0.0])
+    labels, ious = torch.tensor([3, 1, 0, 2]), torch.tensor([0.0, 0.7, 0.2, 0.0])
     loss = getattr(mmposenc.detr, kind)(loss_weight=2.0)(logits, (labels, ious), avg_factor=2)
     expected = 0
     for query in range(4):
         for number in range(3):
             p, hit = logits[query, number].sigmoid(), labels[query] == number
             q = ious[query] if hit else 0.0
-            if kind == 'MatchedVarifocalLoss':
+            if kind == 'IoUAwareBCELoss':
+                q = max(p.detach() ** alpha * q ** (1 - alpha), 0.01) if hit else q
+                weight = 1.0 if hit else p ** gamma
+            elif kind == 'MatchedVarifocalLoss':
                 weight = q if hit else alpha * p.detach() ** gamma
             else:
                 q, weight = q ** gamma, 1.0 if hit else alpha * p.detach() ** gamma
             expected -= weight * (q * p.log() + (1 - q) * (1 - p).log())
     torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(each, logits)[0] for each in (loss, expected)))
     assert torch.autograd.gradcheck(lambda x: getattr(mmposenc.detr, kind)(alpha=0)(
         x, (labels, ious.double())), logits.detach().double().requires_grad_())
     with pytest.raises(ValueError, match='gamma=-1 must be >= 0'):

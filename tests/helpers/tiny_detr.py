@@ -304,6 +304,32 @@ def dfine(*, cross: dict | None = None, neck: dict | None = None, head: dict | N
     return cfg
 
 
+def rfdetr(*, dims: int = 16, levels: int = 1, backbone: dict | None = None,
+           neck: dict | None = None, **options: Any) -> ConfigDict:
+    """A small RF-DETR on a ViT with windows and masks; further arguments are those of
+    :func:`rtdetr`.
+
+    Args:
+        levels: number of maps of the neck.
+        backbone, neck: what is added to their configs.
+    """
+    cfg = rtdetr('mmposenc.RFDETR', dims=dims, **options)
+    del cfg['dn_cfg']
+    cfg['decoder']['layer_cfg']['cross_attn_cfg'].update(num_levels=levels, num_points=2)
+    cfg['bbox_head'].update(type='mmposenc.RFDETRHead',
+                            loss_cls=dict(type='mmposenc.IoUAwareBCELoss'))
+    return ConfigDict({**cfg, **dict(
+        num_feature_levels=levels, num_groups=3, backbone={**dict(
+            type='mmposenc.ViT', embed_dims=16, num_layers=2, num_heads=2, mlp_ratio=2.0,
+            patch_size=8, img_size=48, pool=None, class_token=True, out_indices=(0, 1),
+            final_norm='every', window_count=2, window_tokens='copied', global_blocks=(1,),
+            mask_padding=True, pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding',
+                                                 interpolation='bicubic_antialias')),
+            **(backbone or {})},
+        neck={**dict(type='mmposenc.MultiScaleProjector', in_channels=(16, 16), out_channels=dims,
+                     num_blocks=1), **(neck or {})})})
+
+
 def results(model: nn.Module, sizes: Any, **options: Any) -> tuple[list, dict[str, Tensor]]:
     """Predicted instances, and losses with BatchNorm in evaluation, of images in float64."""
     data = model.data_preprocessor(images(sizes, **options), training=True)

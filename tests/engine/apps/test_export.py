@@ -110,9 +110,9 @@ FAMILY = dict(
         relation=dict(type='mmposenc.PositionRelation'))), two_stages=deformable(
         levels=2, dims=256, as_two_stage=True, with_box_refine=True),
     conditional=tiny_detr.conditional(), dab=tiny_detr.dab(), rtdetr=tiny_detr.rtdetr(),
-    dfine=tiny_detr.dfine())
+    dfine=tiny_detr.dfine(), rfdetr=tiny_detr.rfdetr())
 #: Those whose raw graph is none that another test exports.
-RAW = ('dino', 'two_stages', 'conditional', 'dab', 'rtdetr', 'dfine')
+RAW = ('dino', 'two_stages', 'conditional', 'dab', 'rtdetr', 'dfine', 'rfdetr')
 
 
 @pytest.mark.filterwarnings('ignore')

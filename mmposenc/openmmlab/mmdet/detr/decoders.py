@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from mmposenc.config_types import ReadOnlyConfig
 from mmposenc.detr.attention import MultiheadAttention
 from mmposenc.detr.layers import DetrEncoderLayer, ffn_and_norms
+from mmposenc.registry import MODELS
 
 from .deform_attention import MultiScaleDeformableAttention
 
@@ -145,6 +146,14 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
             queries.append(self.norm(query))
             reference_points = boxes[-1].detach()
         return torch.stack(queries), torch.stack(boxes)
+
+
+def check_head(cfg: ReadOnlyConfig, wanted: type[nn.Module]) -> None:
+    """Raise ValueError for the config of a head that is not of the class ``wanted``."""
+    kind = cfg.get('type')
+    head = MODELS.get(kind) if isinstance(kind, str) else kind
+    if not (isinstance(head, type) and issubclass(head, wanted)):
+        raise ValueError(f"bbox_head.type={kind!r} must be 'mmposenc.{wanted.__name__}'")
 
 
 def check_decoder(cfg: ReadOnlyConfig) -> None:

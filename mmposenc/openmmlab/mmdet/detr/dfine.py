@@ -13,9 +13,8 @@ from mmposenc.config_types import ConfigType, ReadOnlyConfig
 from mmposenc.detr.layers import ffn_and_norms
 from mmposenc.detr.refinement import BoxBins, Gate, linear_layers
 from mmposenc.encodings.checks import check_positive
-from mmposenc.registry import MODELS
 
-from .decoders import DeformableDecoderLayer
+from .decoders import DeformableDecoderLayer, check_head
 from .deform_attention import MultiScaleDeformableAttention
 from .dfine_head import DFINEHead
 from .encoded import Arguments, Deformable
@@ -183,10 +182,7 @@ class DFINE(RTDETR):
 
     def __init__(self, *args: object, decoder: ConfigType, bbox_head: ConfigType, **kwargs: object
                  ) -> None:
-        kind = bbox_head.get('type')
-        head = MODELS.get(kind) if isinstance(kind, str) else kind
-        if not (isinstance(head, type) and issubclass(head, DFINEHead)):
-            raise ValueError(f"bbox_head.type={kind!r} must be 'mmposenc.DFINEHead'")
+        check_head(bbox_head, DFINEHead)
         wide = {name: decoder[name] for name in ('eval_layers', 'layer_scale', 'mlp_act_cfg')
                 if name in decoder}
         super().__init__(*args, decoder=decoder, bbox_head={**bbox_head, **wide}, **kwargs)

@@ -54,8 +54,9 @@ class Encoded(DetectionTransformer):
     decoder_knows_boxes = False
     #: For arguments of biases by boxes that the decoder does not support, the reason.
     no_relations: dict[str, str] = {}
-    #: Why the neck cannot encode in the place of the encoder (``encoder=None``); '' if it can.
-    needs_encoder = ''
+    #: Why the neck cannot encode in the place of the encoder (``encoder=None``), or what stands in
+    #: the place of an encoder that there cannot be; otherwise ''.
+    needs_encoder = has_no_encoder = ''
     #: mmdet's sines, or their config while it is built; None where the neck encodes.
     positional_encoding: Any
 
@@ -64,6 +65,9 @@ class Encoded(DetectionTransformer):
         self.neck_encodes = encoder_cfg is None
         if self.neck_encodes and self.needs_encoder:
             raise ValueError(f'encoder=None: {self.needs_encoder}')
+        if not self.neck_encodes and self.has_no_encoder:
+            raise ValueError(f'encoder={encoder_cfg!r}: {type(self).__name__} has none of its own; '
+                             f'{self.has_no_encoder}')
         self.encoder_pos, self.replaced_encodings = None, {}
         if not self.neck_encodes:
             self.encoder_pos = positions.pop_absolute(encoder_cfg)
@@ -234,8 +238,8 @@ class Deformable(Encoded):
         given = {}
         if encoder is not None:
             given['encoder'] = encoder.num_levels
-        elif self.necks and getattr(self.necks[-1], 'takes_padding_mask', False):
-            given['neck'] = len(self.necks[-1].in_channels)
+        elif self.necks and hasattr(self.necks[-1], 'num_levels'):
+            given['neck'] = self.necks[-1].num_levels
         for name, levels in (*given.items(), ('decoder', cross.get('num_levels', 4))):
             if levels != self.num_feature_levels:
                 raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '
@@ -325,7 +329,8 @@ class Deformable(Encoded):
         but in the precision of the memory, and without asking the device for sizes."""
         boxes, used = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
         memory = memory.masked_fill(~used, 0)
-        return self.memory_trans_norm(self.memory_trans_fc(memory)), boxes
+        logits = torch.log(boxes / (1 - boxes)).masked_fill(~used, torch.inf)
+        return self.memory_trans_norm(self.memory_trans_fc(memory)), logits
 
 
 class AnyBatchDINO(DINO):

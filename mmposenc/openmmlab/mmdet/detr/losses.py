@@ -1,6 +1,7 @@
 """Losses of classes that also teach how well the box of a query fits."""
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from mmdet.models.losses import QualityFocalLoss
 from torch import Tensor
@@ -43,8 +44,8 @@ class MatchedVarifocalLoss(QualityFocalLoss):
         """
         labels, ious = target
         classes = F.one_hot(labels, pred.shape[1] + 1)[:, :-1].to(pred)
-        score, factor = self._targets(pred.detach().sigmoid(), classes, ious[:, None].to(pred))
-        loss = F.binary_cross_entropy_with_logits(pred, score, factor, reduction='none')
+        score, factor = self._targets(pred.sigmoid(), classes, ious[:, None].to(pred))
+        loss = F.binary_cross_entropy_with_logits(pred, score, reduction='none') * factor
         if weight is not None:
             loss = loss * weight[:, None]
         return self.loss_weight * loss.sum() / (1 if avg_factor is None else avg_factor)
@@ -52,7 +53,7 @@ class MatchedVarifocalLoss(QualityFocalLoss):
     def _targets(self, scores: Tensor, classes: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
         """What scores should be, and the weights of the cross-entropy."""
         wanted = classes * ious
-        return wanted, self.alpha * scores ** self.gamma * (1 - classes) + wanted
+        return wanted, self.alpha * scores.detach() ** self.gamma * (1 - classes) + wanted
 
 
 class MatchabilityAwareLoss(MatchedVarifocalLoss):
@@ -68,7 +69,31 @@ class MatchabilityAwareLoss(MatchedVarifocalLoss):
 
     def _targets(self, scores: Tensor, classes: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
         return (classes * ious ** self.gamma,
-                self.alpha * scores ** self.gamma * (1 - classes) + classes)
+                self.alpha * scores.detach() ** self.gamma * (1 - classes) + classes)
 
 
-__all__ = ['MatchabilityAwareLoss', 'MatchedVarifocalLoss']
+class IoUAwareBCELoss(MatchedVarifocalLoss):
+    """LW-DETR's and RF-DETR's loss (IA-BCE, Cai et al., 2024): a matched query should have the
+    score p^alpha q^(1 - alpha), at least 0.01; others have the weight p^gamma, through which the
+    gradient passes.
+
+    Args:
+        alpha: share of the score in its own target, at most 1.
+        gamma, loss_weight: as in :class:`MatchedVarifocalLoss`.
+
+    Raises:
+        ValueError: a negative number, or ``alpha`` above 1.
+    """
+
+    def __init__(self, alpha: float = 0.25, gamma: float = 2.0, loss_weight: float = 1.0) -> None:
+        super().__init__(alpha, gamma, loss_weight)
+        if alpha > 1:
+            raise ValueError(f'alpha={alpha} must be <= 1')
+
+    def _targets(self, scores: Tensor, classes: Tensor, ious: Tensor) -> tuple[Tensor, Tensor]:
+        wanted = scores.detach() ** self.alpha * ious ** (1 - self.alpha)
+        return (classes * wanted.clamp(min=0.01),
+                torch.where(classes > 0, classes, scores ** self.gamma))
+
+
+__all__ = ['IoUAwareBCELoss', 'MatchabilityAwareLoss', 'MatchedVarifocalLoss']

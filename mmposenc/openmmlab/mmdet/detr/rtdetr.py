@@ -135,6 +135,7 @@ class RTDETR(Deformable, AnyBatchDINO):
 
     decoder_type: type[RTDETRDecoder] = RTDETRDecoder
     encodings_in = ''
+    has_no_encoder = 'write its options into neck.encoder of a mmposenc.HybridEncoder'
     #: Whether maps are projected although they have the channels of the decoder.
     projects_equal_channels = True
 
@@ -147,9 +148,6 @@ class RTDETR(Deformable, AnyBatchDINO):
         self.dn_query_generator = DenoisingQueries(**dn_cfg)  # mmdet has added the sizes.
 
     def _init_layers(self) -> None:
-        if self.encoder is not None:
-            raise ValueError(f'encoder={self.encoder!r}: RTDETR has none of its own; write its '
-                             'options into neck.encoder of a mmposenc.HybridEncoder')
         self.decoder = {'post_norm_cfg': None, **self.decoder}
         super()._init_layers()
         del self.query_embedding
