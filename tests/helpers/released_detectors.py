@@ -1,4 +1,4 @@
-"""Random weights and images that golden numbers of RT-DETR and D-FINE are of."""
+"""Random weights and images that golden numbers of RT-DETR, D-FINE and RF-DETR are of."""
 import json
 import lzma
 import math

@@ -1,10 +1,9 @@
 # RF-DETR on a frozen, pretrained backbone, without windows, which it has not learned: tree crowns
-# on tiles of 448x448 pixels. Boxes are shares of the image, so images of training are as large as
-# those of the test.
+# on tiles of 448x448 pixels.
 #
 #     mmposenc prepare pretrained
 _base_ = [
-    '../../_base_/models/rf-detr_nano.py', '../../_base_/datasets/trees_detection.py',
+    '../../_base_/models/rf-detr_nano.py', '../../_base_/datasets/trees_detection_448.py',
     '../../_base_/schedules/adamw_quick.py', '../../_base_/default_runtime.py']
 
 attention = dict(embed_dims=96, num_heads=6)
@@ -27,15 +26,6 @@ model = dict(
         ffn_cfg=dict(embed_dims=96, feedforward_channels=192))),
     bbox_head=dict(num_classes=1, embed_dims=96),
     test_cfg=dict(max_per_img=100))
-
-train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
-train_pipeline[2]['scale'] = test_pipeline[1]['scale'] = (448, 448)
-train_pipeline[2]['ratio_range'] = (1.0, 1.5)
-train_pipeline[3]['crop_size'] = (448, 448)
-del train_pipeline[5]  # colours stay as they are
-train_dataloader = dict(dataset=dict(dataset=dict(pipeline=train_pipeline)))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
-test_dataloader = val_dataloader
 
 max_epochs = 10
 train_cfg = dict(max_epochs=max_epochs, val_interval=max_epochs)

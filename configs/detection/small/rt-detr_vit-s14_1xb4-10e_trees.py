@@ -1,10 +1,8 @@
-# RT-DETR on a frozen, pretrained backbone: tree crowns on tiles of 448x448 pixels. Boxes are shares
-# of the image, so images of training are as large as those of the test, and show crowns at least
-# as large.
+# RT-DETR on a frozen, pretrained backbone: tree crowns on tiles of 448x448 pixels.
 #
 #     mmposenc prepare pretrained
 _base_ = [
-    '../../_base_/models/rt-detr_r18vd-w16.py', '../../_base_/datasets/trees_detection.py',
+    '../../_base_/models/rt-detr_r18vd-w16.py', '../../_base_/datasets/trees_detection_448.py',
     '../../_base_/schedules/adamw_quick.py', '../../_base_/default_runtime.py']
 
 # Maps of three blocks become levels of strides 14, 28 and 56, which the hybrid encoder fuses.
@@ -25,15 +23,6 @@ model = dict(
             type='mmposenc.ConcatPyramid', in_channels=[384, 384, 384], out_channels=96,
             scales=(1, 0.5), num_outs=3),
         {**_base_.model.neck, 'in_channels': [96, 96, 96]}])
-
-train_pipeline, test_pipeline = _base_.train_pipeline, _base_.test_pipeline
-train_pipeline[2]['scale'] = test_pipeline[1]['scale'] = (448, 448)
-train_pipeline[2]['ratio_range'] = (1.0, 1.5)
-train_pipeline[3]['crop_size'] = (448, 448)
-del train_pipeline[5]  # colours stay as they are
-train_dataloader = dict(dataset=dict(dataset=dict(pipeline=train_pipeline)))
-val_dataloader = dict(dataset=dict(pipeline=test_pipeline))
-test_dataloader = val_dataloader
 
 max_epochs = 10
 train_cfg = dict(max_epochs=max_epochs, val_interval=max_epochs)

@@ -323,6 +323,17 @@ class Deformable(Encoded):
                              f'cells of the maps ({maps}) of images of this size; lower '
                              'model.num_queries, or take larger images')
 
+    def _best_tokens(self, scores: Tensor, memory_mask: Tensor | None, *others: Tensor
+                     ) -> list[Tensor]:
+        """Of as many tokens as there are queries, those with the highest scores outside of padding:
+        their scores (B, queries, classes), and the same rows of other tensors."""
+        best = scores.max(-1)[0]
+        if memory_mask is not None:
+            best = best.masked_fill(memory_mask, -torch.inf)
+        chosen = best.topk(self.num_queries, dim=1)[1][..., None]
+        return [each.gather(1, chosen.expand(-1, -1, each.shape[-1]))
+                for each in (scores, *others)]
+
     def gen_encoder_output_proposals(self, memory: Tensor, memory_mask: Tensor | None,
                                      spatial_shapes: Tensor) -> tuple[Tensor, Tensor]:
         """The projected memory, and a box of each cell before its sigmoid, as mmdet computes them,

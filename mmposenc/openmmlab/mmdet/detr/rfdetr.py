@@ -78,7 +78,7 @@ class RFDETRDecoder(DinoDecoder):
         """
         of_levels = reference_points[:, :, None] * valid_ratios.repeat(1, 1, 2)[:, None]
         position = self.ref_point_head(coordinate_to_encoding(
-            of_levels[:, :, 0], num_feats=self.coordinate_feats))
+            reference_points, num_feats=self.coordinate_feats))
         states = []
         for layer in self.layers:
             query = layer(query, query_pos=position, reference_points=of_levels,
@@ -154,8 +154,9 @@ class RFDETR(Deformable, mm.DeformableDETR):
             the tokens; prediction has the first.
         kwargs: other arguments of mmdet's DeformableDETR; there is no ``encoder``.
 
-    Outputs, losses and gradients equal the release's. It takes fewer tokens than queries; here that
-    is an error.
+    Outputs, losses and gradients equal the release's, which differs in two ways: it takes fewer
+    tokens than queries; and in padded batches positions of queries are shares of the batch, here of
+    the image.
 
     Raises:
         ValueError: options contradict each other.
@@ -231,12 +232,7 @@ class RFDETR(Deformable, mm.DeformableDETR):
         highest scores."""
         tokens = self.memory_trans_norm[group](self.memory_trans_fc[group](tokens))
         scores = self.bbox_head.cls_branches[1 + group](tokens)
-        best = scores.max(-1)[0]
-        if mask is not None:
-            best = best.masked_fill(mask, -torch.inf)
-        chosen = best.topk(self.num_queries, dim=1)[1][..., None]
-        tokens, scores, cells = (each.gather(1, chosen.expand(-1, -1, each.shape[-1]))
-                                 for each in (tokens, scores, cells))
+        scores, tokens, cells = self._best_tokens(scores, mask, tokens, cells)
         return scores, moved_boxes(cells, self.bbox_head.reg_branches[1 + group](tokens))
 
     def forward_decoder(  # type: ignore[override]

@@ -189,12 +189,7 @@ class RTDETR(Deformable, AnyBatchDINO):
         tokens, proposals = self.gen_encoder_output_proposals(memory, memory_mask, spatial_shapes)
         scores = self.bbox_head.cls_branches[self.decoder.num_layers](tokens)
         boxes = self.bbox_head.reg_branches[self.decoder.num_layers](tokens) + proposals
-        best = scores.max(-1)[0]
-        if memory_mask is not None:
-            best = best.masked_fill(memory_mask, -torch.inf)
-        chosen = best.topk(self.num_queries, dim=1)[1][..., None]
-        query, scores, boxes = (each.gather(1, chosen.expand(-1, -1, each.shape[-1]))
-                                for each in (tokens, scores, boxes))
+        scores, query, boxes = self._best_tokens(scores, memory_mask, tokens, boxes)
         content, reference, mask, for_head = query.detach(), boxes.detach(), None, {}
         if self.training:
             labels, noisy, mask, meta = self.dn_query_generator(
