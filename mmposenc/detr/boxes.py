@@ -194,7 +194,7 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
 
 
 def moved_boxes(boxes: Tensor, moves: Tensor) -> Tensor:
-    """Move boxes by shares of their own sizes, as regions are in two-stage detectors (LW-DETR, Chen
+    """Move boxes by shares of their sizes, as regions are in two-stage detectors (LW-DETR, Chen
     et al., 2024).
 
     Args:

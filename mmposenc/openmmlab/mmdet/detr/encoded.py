@@ -54,8 +54,8 @@ class Encoded(DetectionTransformer):
     decoder_knows_boxes = False
     #: For arguments of biases by boxes that the decoder does not support, the reason.
     no_relations: dict[str, str] = {}
-    #: Why the neck cannot encode in the place of the encoder (``encoder=None``), or what stands in
-    #: the place of an encoder that there cannot be; otherwise ''.
+    #: Why the neck cannot encode in the place of the encoder (``encoder=None``), or what there is
+    #: instead of an encoder; '' if there can be either.
     needs_encoder = has_no_encoder = ''
     #: mmdet's sines, or their config while it is built; None where the neck encodes.
     positional_encoding: Any

@@ -78,7 +78,7 @@ class IoUAwareBCELoss(MatchedVarifocalLoss):
     gradient passes.
 
     Args:
-        alpha: share of the score in its own target, at most 1.
+        alpha: share of the score in its target, at most 1.
         gamma, loss_weight: as in :class:`MatchedVarifocalLoss`.
 
     Raises:

@@ -2,7 +2,7 @@
 Deformable DETR."""
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from mmdet.models import detectors as mm
@@ -27,8 +27,8 @@ class RFDETRDecoderLayer(DeformableDecoderLayer):
     # torch.compile treats this class as one unit, see engine/training/compiling.py.
     is_region = True
 
-    def forward(self, query: Tensor, *, query_pos: Tensor, num_groups: int = 1, **kwargs: Any
-                ) -> Tensor:
+    def forward(self, query: Tensor, *, query_pos: Tensor, num_groups: int = 1,
+                **kwargs: object) -> Tensor:
         """Decode.
 
         Args:
@@ -56,14 +56,16 @@ class RFDETRDecoder(DinoDecoder):
     """
 
     layer_type = RFDETRDecoderLayer
+    #: Groups of queries in training; :class:`RFDETR` fills it in.
+    num_groups = 1
 
     def _init_layers(self) -> None:
         self.coordinate_feats = self.layer_cfg['self_attn_cfg']['embed_dims'] // 2
         super()._init_layers()
 
-    def forward(  # type: ignore[override]
-            self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
-            **kwargs: object) -> Tensor:
+    def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
+                reg_branches: nn.ModuleList, query_pos: Tensor | None = None, **kwargs: object
+                ) -> tuple[Tensor, Tensor]:
         """Decode.
 
         Args:
@@ -71,10 +73,12 @@ class RFDETRDecoder(DinoDecoder):
             reference_points: boxes (B, groups * queries, 4), (cx, cy, w, h) as shares of the
                 images.
             valid_ratios: (B, levels, 2), valid share of the padded maps (width, height).
+            reg_branches, query_pos: only for mmdet's signature.
             kwargs: arguments of the layers.
 
         Returns:
-            The queries of all layers, (layers, B, groups * queries, C).
+            The queries of all layers (layers, B, groups * queries, C), and the boxes
+            (1, B, groups * queries, 4).
         """
         of_levels = reference_points[:, :, None] * valid_ratios.repeat(1, 1, 2)[:, None]
         position = self.ref_point_head(coordinate_to_encoding(
@@ -82,9 +86,10 @@ class RFDETRDecoder(DinoDecoder):
         states = []
         for layer in self.layers:
             query = layer(query, query_pos=position, reference_points=of_levels,
-                          valid_ratios=valid_ratios, **kwargs)
+                          valid_ratios=valid_ratios,
+                          num_groups=self.num_groups if self.training else 1, **kwargs)
             states.append(self.norm(query))
-        return torch.stack(states)
+        return torch.stack(states), reference_points[None]
 
 
 class RFDETRHead(DINOHead):
@@ -107,34 +112,36 @@ class RFDETRHead(DINOHead):
         self.reg_branches = nn.ModuleList(linear_layers(
             [dims] * (self.num_reg_fcs + 1) + [4], dict(type='ReLU')) for _ in range(count))
 
-    def forward(  # type: ignore[override]
-            self, hidden_states: Tensor, references: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, hidden_states: Tensor, references: Sequence[Tensor]
+                ) -> tuple[Tensor, Tensor]:
         """Scores and boxes of all layers.
 
         Args:
             hidden_states: queries (layers, B, groups * queries, C).
-            references: their boxes before the first layer (B, groups * queries, 4).
+            references: the boxes that they begin with (B, groups * queries, 4), and what
+                mmdet's detector appends.
 
         Returns:
             Scores before the sigmoid (layers, B, groups * queries, classes), and boxes (layers, B,
             groups * queries, 4).
         """
         return (self.cls_branches[0](hidden_states),
-                moved_boxes(references, self.reg_branches[0](hidden_states)))
+                moved_boxes(references[0], self.reg_branches[0](hidden_states)))
 
-    def loss(  # type: ignore[override]
-            self, hidden_states: Tensor, references: Tensor, enc_outputs_class: Tensor,
-            enc_outputs_coord: Tensor, batch_data_samples: SampleList) -> dict[str, Tensor]:
-        """The losses, for which each group of queries is matched as if it were an image of its own
-        (Group DETR, Chen et al., ICCV 2023)."""
-        outputs = (hidden_states, references, enc_outputs_class, enc_outputs_coord)
-        of_groups = (each.unflatten(-2, (self.num_groups, -1)).flatten(-4, -3) for each in outputs)
+    def loss(self, hidden_states: Tensor, references: Sequence[Tensor], enc_outputs_class: Tensor,
+             enc_outputs_coord: Tensor, batch_data_samples: SampleList, dn_meta: dict[str, int]
+             ) -> dict[str, Tensor]:
+        """The losses, for which each group of queries is matched as if it were an image (Group
+        DETR, Chen et al., ICCV 2023). There is no denoising."""
+        states, boxes, scores, chosen = (
+            each.unflatten(-2, (self.num_groups, -1)).flatten(-4, -3) for each in (
+                hidden_states, references[0], enc_outputs_class, enc_outputs_coord))
         samples = [sample for sample in batch_data_samples for _ in range(self.num_groups)]
-        return super().loss(*of_groups, samples, dn_meta={})
+        return super().loss(states, [boxes], scores, chosen, samples, dn_meta)
 
     @staticmethod
     def split_outputs(all_layers_cls_scores: Tensor, all_layers_bbox_preds: Tensor,
-                      dn_meta: dict[str, int]) -> tuple[Tensor, Tensor, None, None]:
+                      dn_meta: dict[str, int]) -> tuple:
         """The outputs, of which none are for denoising."""
         return all_layers_cls_scores, all_layers_bbox_preds, None, None
 
@@ -150,8 +157,8 @@ class RFDETR(Deformable, mm.DeformableDETR):
         decoder: arguments of :class:`RFDETRDecoder`.
         bbox_head: arguments of :class:`RFDETRHead`.
         num_feature_levels: number of maps that the neck gives.
-        num_groups: groups of ``num_queries`` queries in training, each with its own choice among
-            the tokens; prediction has the first.
+        num_groups: groups of ``num_queries`` queries in training, each with its choice among the
+            tokens; prediction has the first.
         kwargs: other arguments of mmdet's DeformableDETR; there is no ``encoder``.
 
     Outputs, losses and gradients equal the release's, which differs in two ways: it takes fewer
@@ -182,6 +189,7 @@ class RFDETR(Deformable, mm.DeformableDETR):
         super()._init_layers()
         del self.pos_trans_fc, self.pos_trans_norm
         dims, groups = self.decoder.embed_dims, self.num_groups
+        self.decoder.num_groups = groups
         channels = getattr(self.necks[-1], 'out_channels', dims) if self.necks else dims
         if channels != dims:
             raise ValueError(f'neck.out_channels={channels} must be embed_dims={dims} of the '
@@ -202,29 +210,26 @@ class RFDETR(Deformable, mm.DeformableDETR):
         for layer in self.decoder.layers:
             layer.cross_attn.init_weights()
 
-    @property
-    def _groups_now(self) -> int:
-        return self.num_groups if self.training else 1
-
     def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
-                    **kwargs: Any) -> tuple[Arguments, Arguments]:
-        """Choose the boxes of the queries among the tokens, for each group by its own layers.
+                    **kwargs: object) -> tuple[Arguments, Arguments]:
+        """Choose the boxes of the queries among the tokens, for each group by its layers.
 
         Raises:
             ValueError: there are fewer tokens than queries.
         """
         self._check_num_queries(memory, spatial_shapes)
+        groups = self.num_groups if self.training else 1
         cells, used = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
         tokens = memory.masked_fill(~used, 0)
         cells = cells.masked_fill(~used, 0).expand(*tokens.shape[:2], 4)
         scores, boxes = (torch.cat(each, 1) for each in zip(*(
-            self._chosen(group, tokens, cells, memory_mask) for group in range(self._groups_now)),
+            self._chosen(group, tokens, cells, memory_mask) for group in range(groups)),
             strict=True))
-        content, moves = (embedding.weight[:self._groups_now * self.num_queries].expand(
+        content, moves = (embedding.weight[:groups * self.num_queries].expand(
             memory.shape[0], -1, -1) for embedding in (self.query_embedding, self.query_moves))
-        for_head = dict(enc_outputs_class=scores, enc_outputs_coord=boxes) if self.training else {}
-        return dict(query=content, memory=memory,
-                    reference_points=moved_boxes(boxes.detach(), moves)), for_head
+        for_head = dict(enc_outputs_class=scores, enc_outputs_coord=boxes, dn_meta={})
+        return dict(query=content, query_pos=None, memory=memory, reference_points=moved_boxes(
+            boxes.detach(), moves)), for_head if self.training else {}
 
     def _chosen(self, group: int, tokens: Tensor, cells: Tensor, mask: Tensor | None
                 ) -> tuple[Tensor, Tensor]:
@@ -234,15 +239,6 @@ class RFDETR(Deformable, mm.DeformableDETR):
         scores = self.bbox_head.cls_branches[1 + group](tokens)
         scores, tokens, cells = self._best_tokens(scores, mask, tokens, cells)
         return scores, moved_boxes(cells, self.bbox_head.reg_branches[1 + group](tokens))
-
-    def forward_decoder(  # type: ignore[override]
-            self, query: Tensor, memory: Tensor, memory_mask: Tensor | None,
-            reference_points: Tensor, **kwargs: Any) -> Arguments:
-        """Decode; the head gets the boxes that the queries begin with."""
-        states = self.decoder(query=query, value=memory, key_padding_mask=memory_mask,
-                              reference_points=reference_points, num_groups=self._groups_now,
-                              **kwargs)
-        return dict(hidden_states=states, references=reference_points)
 
 
 __all__ = ['RFDETR', 'RFDETRHead']
