@@ -74,11 +74,7 @@ class MultiScaleProjector(BaseModule):
         Raises:
             ValueError: other channels, or maps of different sizes.
         """
-        shapes = [tuple(each.shape[1:]) for each in inputs]
-        if (tuple(shape[0] for shape in shapes) != self.in_channels
-                or len({shape[1:] for shape in shapes}) != 1):
-            raise ValueError(f'inputs of shapes {shapes} must be maps of the same size with '
-                             f'in_channels={self.in_channels}')
+        check_maps(inputs, self.in_channels)
         outs = []
         for scale, sampling, (fuse, norm) in zip(self.scales, self.stages_sampling, self.stages,
                                                  strict=True):
@@ -88,9 +84,18 @@ class MultiScaleProjector(BaseModule):
             elif mask is not None and scale == 0.5:
                 mask = mask_at_step(mask, 2)
             maps = [_without_padding(resize(x), mask)
-                    for resize, x in zip(sampling, inputs, strict=True)]
+                    for resize, x in zip(sampling.children(), inputs, strict=True)]
             outs.append(_without_padding(norm(fuse(torch.cat(maps, 1), mask)), mask))
         return tuple(outs)
+
+
+def check_maps(inputs: Sequence[Tensor], in_channels: Sequence[int]) -> None:
+    """Raise ValueError for maps (B, C_i, H, W) of other channels or of different sizes."""
+    shapes = [tuple(each.shape[1:]) for each in inputs]
+    if (tuple(shape[0] for shape in shapes) != tuple(in_channels)
+            or any(shape[1:] != shapes[0][1:] for shape in shapes)):
+        raise ValueError(f'inputs of shapes {shapes} must be maps of the same size with '
+                         f'in_channels={in_channels}')
 
 
 def _resizing(channels: int, scale: float) -> nn.Module:

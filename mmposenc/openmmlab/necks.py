@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..backbones.layers import LayerNorm2d
 from ..config_types import ConfigType
+from ..detr.projector import check_maps
 
 #: The sizes of the levels, relative to the map.
 SCALES = (4.0, 2.0, 1.0, 0.5)
@@ -159,11 +160,7 @@ class ConcatPyramid(BaseModule):
         Raises:
             ValueError: another number of maps, different sizes, or other channels.
         """
-        shapes = [tuple(each.shape[1:]) for each in inputs]
-        if (tuple(shape[0] for shape in shapes) != self.in_channels
-                or len({shape[1:] for shape in shapes}) != 1):
-            raise ValueError(f'inputs of shapes {shapes} must be maps of the same size with '
-                             f'in_channels={self.in_channels}')
+        check_maps(inputs, self.in_channels)
         x = torch.cat([norm(each) for norm, each in zip(self.norms, inputs, strict=True)], dim=1)
         if self.project is None or self.pyramid is None:
             return (x,)

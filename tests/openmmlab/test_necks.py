@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from helpers.tiny_backbones import randomize
 
+from mmposenc.detr import MultiScaleProjector
 from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid
 
 
@@ -82,7 +83,8 @@ def test_levels_are_the_simple_pyramid_of_a_projection():
 
 
 @pytest.mark.parametrize('neck, inputs, message', [
-    *((ConcatPyramid((8, 8)), inputs, r'must be maps of the same size with in_channels=\(8')
+    *((neck((8, 8)), inputs, r'must be maps of the same size with in_channels=\(8')
+      for neck in (ConcatPyramid, MultiScaleProjector)
       for inputs in (maps(8), maps(8, 4), maps(8, 8, 8), maps(8) + maps(8, hw=(3, 4)))),
     (SimpleFeaturePyramid(8), maps(8, 8), 'inputs holds 2 maps.*one number in out_indices')])
 def test_maps_that_do_not_fit(neck, inputs, message):

@@ -238,8 +238,8 @@ class Deformable(Encoded):
         given = {}
         if encoder is not None:
             given['encoder'] = encoder.num_levels
-        elif self.necks and hasattr(self.necks[-1], 'num_levels'):
-            given['neck'] = self.necks[-1].num_levels
+        elif self.necks and (levels := getattr(self.necks[-1], 'num_levels', 0)):
+            given['neck'] = levels
         for name, levels in (*given.items(), ('decoder', cross.get('num_levels', 4))):
             if levels != self.num_feature_levels:
                 raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '

@@ -64,7 +64,7 @@ class RFDETRDecoder(DinoDecoder):
         super()._init_layers()
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
-                reg_branches: nn.ModuleList, query_pos: Tensor | None = None, **kwargs: object
+                reg_branches: nn.ModuleList, query_pos: object = None, **kwargs: object
                 ) -> tuple[Tensor, Tensor]:
         """Decode.
 
