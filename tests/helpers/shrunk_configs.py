@@ -35,8 +35,9 @@ def shrink(cfg: Config) -> Config:
         batches.size = (64, 64)
     if batches.get('pad_size_divisor', 1) > 64:
         batches.pad_size_divisor = 64
-    for augment in batches.get('batch_augments') or ():
-        augment['random_size_range' if 'random_size_range' in augment else 'size'] = (64, 64)
+    if 'batch_augments' in batches:  # Resizing asks the runner for the number of the step.
+        batches.batch_augments = [{**each, 'size': (64, 64)} for each in batches.batch_augments
+                                  or () if 'random_size_range' not in each]
     return cfg
 
 
@@ -72,6 +73,8 @@ def _shrink_plain(backbone: Any) -> None:
         backbone.img_size = 64
     if 'window_size' in backbone or str(backbone.get('arch')).startswith('vitdet'):
         backbone.update(window_size=3, global_blocks=(1,))
+    if backbone.get('window_count'):
+        backbone.global_blocks = (1,)
 
 
 def build(cfg: Config, seed: int = 0, *, initialize: bool = True) -> nn.Module:
