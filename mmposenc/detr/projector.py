@@ -11,7 +11,7 @@ from ..backbones.layers import LayerNorm2d
 from ..backbones.optional_mmengine import BaseModule, ModuleList
 from ..config_types import ConfigType
 from ..encodings.checks import check_at_least
-from ..functional.extents import mask_at_step
+from ..functional.extents import MaskLike, cells_of, mask_at_step
 from .hybrid import ConvNorm
 
 _NORM = partial(LayerNorm2d, eps=1e-6)
@@ -59,13 +59,14 @@ class MultiScaleProjector(BaseModule):
             C2f(sum(channels // 2 if scale == 2 else channels for channels in in_channels),
                 out_channels, num_blocks), _NORM(out_channels))) for scale in scales)
 
-    def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
+    def forward(self, inputs: Sequence[Tensor], padding_mask: MaskLike | None = None
                 ) -> tuple[Tensor, ...]:
         """Make the levels.
 
         Args:
             inputs: maps (B, C_i, H, W).
-            padding_mask: (B, H, W) bool, True = padding, at the right and bottom.
+            padding_mask: (B, H, W) bool, True = padding, at the right and bottom; or a
+                ``PaddingMask``.
 
         Returns:
             A map (B, out_channels, scale * H, scale * W) for each scale, rounded up, zero on
@@ -78,11 +79,11 @@ class MultiScaleProjector(BaseModule):
         outs = []
         for scale, sampling, (fuse, norm) in zip(self.scales, self.stages_sampling, self.stages,
                                                  strict=True):
-            mask = padding_mask
+            mask = cells_of(padding_mask)
             if mask is not None and scale == 2:
                 mask = mask.repeat_interleave(2, 1).repeat_interleave(2, 2)
             elif mask is not None and scale == 0.5:
-                mask = mask_at_step(mask, 2)
+                mask = mask_at_step(mask, 2).cells
             maps = [_without_padding(resize(x), mask)
                     for resize, x in zip(sampling.children(), inputs, strict=True)]
             outs.append(_without_padding(norm(fuse(torch.cat(maps, 1), mask)), mask))

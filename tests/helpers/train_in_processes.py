@@ -39,6 +39,7 @@ FAMILIES = {
     'DETR, iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py', {}),
     'Deformable DETR': (
         'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py', {}),
+    'RF-DETR': ('detection/rf_detr/rf-detr_nano_4xb4-100e_coco.py', {}),
     'Semantic FPN': ('segmentation/sem_fpn/fpn_pvt-t-peg_8xb2-80k_ade20k-512x512.py', {}),
     'UperNet': ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py',
                 {'model.decode_head.channels': 32}),
