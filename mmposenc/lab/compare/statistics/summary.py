@@ -114,8 +114,9 @@ def recommendation(results: Results) -> Row:
     who = 'The model without an encoding' if first == 'none' else label[first]
     tied = [label[name] for name in known
             if name != first and fmean(values[name].values()) == mean['mean']]
-    verb = f'and {formats.names_in_words(tied)} have' if tied else 'has'
-    reason = (f'{who} {verb} the highest {metric.label} at the trained size, '
+    has = (f'ties with {formats.names_in_words(tied)}: they have the same' if tied else
+           'has the highest')
+    reason = (f'{who} {has} {metric.label} at the trained size, '
               f'{formats.value_text(mean["mean"], metric, unit=True)} ({seeds}).')
     if first != can[0]:
         reason = f'{_diverged_text(results, can[0])} It is not taken. Of the others {reason}'
