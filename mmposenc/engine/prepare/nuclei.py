@@ -44,7 +44,7 @@ def write_nuclei(archive: zipfile.ZipFile, folder: Path,
     counts = {}
     for split, (top, bottom, stride) in splits.items():
         bottom = bottom or len(image)
-        windows = list(tile_windows((0, image.shape[1]), (top, bottom), tile, stride))
+        windows = list(tile_windows((0, image.shape[1]), (top, bottom), (tile, tile), stride))
         for kind, pixels in whole.items():
             (folder / kind / split).mkdir(parents=True)
             for window in windows:

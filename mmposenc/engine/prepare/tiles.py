@@ -1,4 +1,4 @@
-"""Cuts large images into square tiles."""
+"""Cuts large images into tiles."""
 from __future__ import annotations
 
 import math
@@ -7,21 +7,22 @@ from collections.abc import Iterator
 Window = tuple[int, int, int, int]
 
 
-def tile_windows(columns: tuple[int, int], rows: tuple[int, int], tile: int, max_stride: int
-                 ) -> Iterator[Window]:
+def tile_windows(columns: tuple[int, int], rows: tuple[int, int], tile: tuple[int, int],
+                 max_stride: int) -> Iterator[Window]:
     """The tiles of an image, row by row.
 
     Args:
         columns, rows: the part of the image that is cut, in pixels.
-        tile: pixels of a side.
+        tile: its height and width in pixels.
         max_stride: as in :func:`tile_starts`.
 
     Returns:
         Left, top, right and bottom of each, in pixels.
     """
-    for top in tile_starts(*rows, tile, max_stride):
-        for left in tile_starts(*columns, tile, max_stride):
-            yield left, top, left + tile, top + tile
+    height, width = tile
+    for top in tile_starts(*rows, height, max_stride):
+        for left in tile_starts(*columns, width, max_stride):
+            yield left, top, left + width, top + height
 
 
 def tile_starts(start: int, stop: int, tile: int, max_stride: int) -> list[int]:

@@ -44,14 +44,15 @@ _DATA, _LICENCE = 'deepforest/data', 'deepforest-2.1.0.dist-info/licenses/LICENS
 
 
 def write_trees(archive: zipfile.ZipFile, folder: Path,
-                splits: dict[str, tuple[Region, ...]] = SPLITS, tile: int = 400) -> Counts:
+                splits: dict[str, tuple[Region, ...]] = SPLITS,
+                tile: tuple[int, int] = (400, 400)) -> Counts:
     """Write images/<split>/*.png and annotations/<split>.json (COCO).
 
     Args:
         archive: the wheel of deepforest.
         folder: an empty one.
         splits: the regions that are cut into tiles.
-        tile: their side in pixels.
+        tile: their height and width in pixels.
 
     Returns:
         For each split the tiles and the boxes.
@@ -70,8 +71,8 @@ def write_trees(archive: zipfile.ZipFile, folder: Path,
     return counts
 
 
-def _extract_tiles(archive: zipfile.ZipFile, region: Region, tile: int, folder: Path, coco: Coco
-                   ) -> None:
+def _extract_tiles(archive: zipfile.ZipFile, region: Region, tile: tuple[int, int], folder: Path,
+                   coco: Coco) -> None:
     """Append the tiles of a region to ``coco``, and write their pictures."""
     plot = f'{_DATA}/{region.plot}'
     image = Image.open(io.BytesIO(archive.read(f'{plot}.png'))).convert('RGB')
@@ -82,7 +83,7 @@ def _extract_tiles(archive: zipfile.ZipFile, region: Region, tile: int, folder: 
         image.crop(window).save(folder / name)
         image_id = len(coco['images']) + 1
         coco['images'].append({
-            'id': image_id, 'file_name': name, 'width': tile, 'height': tile,
+            'id': image_id, 'file_name': name, 'height': tile[0], 'width': tile[1],
             'plot': region.plot, 'origin': list(window[:2])})
         for left, top, right, bottom in clip_boxes(boxes, window).tolist():
             width, height = right - left, bottom - top

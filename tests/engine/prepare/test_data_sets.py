@@ -35,7 +35,7 @@ def test_tiles_of_trees_hold_the_pixels_and_boxes_of_their_place(tmp_path, archi
     splits = {'train': (Region('plot_a', stride=20, y1=70),),
               'val_block': (Region('plot_a', stride=40, y0=70),),
               'val': (Region('plot_b', stride=40),)}
-    counts = trees.write_trees(archive(members(encoded)), tmp_path, splits, tile=40)
+    counts = trees.write_trees(archive(members(encoded)), tmp_path, splits, tile=(40, 40))
     seen = {split: np.zeros((110, 100), dtype=bool) for split in counts}
     for split, count in counts.items():
         coco = json.loads((tmp_path / 'annotations' / f'{split}.json').read_text())
