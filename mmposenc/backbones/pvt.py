@@ -127,7 +127,8 @@ class PVT(Backbone):
                 for j in range(num_layers[i])]
             pos_encodings = shared.placed_encodings(
                 num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
-                num_prefix_embeds=int(has_cls), drop=shared.drop_rate, followed=i + 1 < num_stages)
+                num_prefix_embeds=int(has_cls), drop=shared.drop_rate, followed=i + 1 < num_stages,
+                first=sum(num_layers[:i]))
             self.stages.append(PVTStage(
                 patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
                 cls_dims=embed_dims[i] if has_cls else None,

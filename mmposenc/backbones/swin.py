@@ -122,7 +122,7 @@ class Swin(Backbone):
                                 shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
                                 grid_shape=grid, **common) for j in range(layers[i])]
             encodings = shared.placed_encodings(layers[i], embed_dims=width, grid_shape=grid,
-                                                followed=i + 1 < num_stages)
+                                                followed=i + 1 < num_stages, first=sum(layers[:i]))
             encodings.refuse_unsupported(
                 query_key='attention in windows takes queries, keys and values from the same '
                           'tokens')

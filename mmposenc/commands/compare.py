@@ -33,8 +33,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add_config(parser, 'train_dataloader.batch_size=16')
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
-                      help='words, sums as peg+irpe-k, yaml files, own classes as '
-                      f'own.py:ALiBi (docs/compared.md). Words: keep, {WORDS}')
+                      help='words, peg@0-5 for some blocks, sums as peg+irpe-k, yaml files, '
+                      f'own classes as own.py:ALiBi (docs/compared.md). Words: keep, {WORDS}')
     what.add_argument('--table', nargs='+', metavar='TABLE', default=[],
                       help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
                       'papers lists them), in the model of the config; one row: '

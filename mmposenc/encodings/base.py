@@ -35,6 +35,8 @@ class TokenEncoding(nn.Module, ABC):
     default_positions: tuple[int, ...] | str = (0,)
     #: True if it was built with ``zero_init=True``.
     starts_at_zero: bool = False
+    #: The blocks of its config; None: all, or the usual places.
+    blocks: tuple[int, ...] | None = None
     #: False if :meth:`out_hw_shape` changes the grid; encoders of DETRs refuse such encodings.
     keeps_grid: bool = True
 
@@ -78,6 +80,8 @@ class RelativeEncoding(nn.Module, ABC):
     variants: Variants = {}
     #: True if it was built with ``zero_init=True``.
     starts_at_zero: bool = False
+    #: The blocks of its config; None: all, or the usual places.
+    blocks: tuple[int, ...] | None = None
     num_prefix_tokens: int = 0
     #: The encoding itself, if it rotates queries and keys.
     rotation: Rotation | None = None

@@ -33,8 +33,10 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     Args:
         cfg: a module (returned as it is) or a dict with ``type`` ('mmposenc.PEG', 'PEG' or a
             class) and its arguments. With ``zero_init=True`` the encoding starts from weights that
-            change nothing (``start_at_zero``), so that it can be added to a trained model. A list
-            of relative encodings becomes their sum (``CombinedRPE``).
+            change nothing (``start_at_zero``), so that it can be added to a trained model. With
+            ``blocks=[6, 7]`` a model has it only inside these blocks, or after them if it encodes
+            tokens; blocks are counted through all stages. A list of relative encodings becomes
+            their sum (``CombinedRPE``).
         contract: the required base class, TokenEncoding or RelativeEncoding.
         argument: name of the caller's argument, for error messages.
         defaults: arguments that the caller knows (``embed_dims=``, ``head_dims=``, ...). Values in
@@ -58,7 +60,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
         if not issubclass(cls, contract):
             raise wrong_contract_error(cls, contract, argument)
         arguments = _arguments_with_defaults(cls, cfg, defaults)
-        zero_init = arguments.pop('zero_init', False)
+        zero_init, blocks = arguments.pop('zero_init', False), arguments.pop('blocks', None)
         module = construct_or_name_config(cls, arguments, f'{argument}={cfg!r}')
     else:
         from .. import encodings
@@ -77,6 +79,13 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
         module.starts_at_zero = True
+    if isinstance(cfg, dict) and blocks is not None:
+        numbers = blocks if isinstance(blocks, (list, tuple)) else [blocks]
+        if not numbers or len(set(numbers)) < len(numbers) or not all(
+                type(each) is int and each >= 0 for each in numbers):
+            raise ValueError(f'{argument}: blocks={blocks!r} must be different numbers from 0, '
+                             'such as [0, 1]')
+        module.blocks = tuple(numbers)
     return module
 
 

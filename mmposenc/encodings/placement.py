@@ -32,6 +32,8 @@ class PlacedEncodings(nn.Module):
         num_blocks: blocks in the stack.
         followed: whether another stack, such as the next stage, uses the output, so that 'every'
             includes the last block.
+        first: the number of the first block in the model, for the ``blocks`` of a config, which
+            take the place of ``positions``.
         defaults: arguments that the backbone knows (``embed_dims=``, ``grid_shape=``).
 
     Raises:
@@ -40,9 +42,10 @@ class PlacedEncodings(nn.Module):
     """
 
     def __init__(self, pos_encoding: EncodingConfigs, positions: Positions, num_blocks: int, *,
-                 followed: bool = False, **defaults: Any) -> None:
+                 followed: bool = False, first: int = 0, **defaults: Any) -> None:
         super().__init__()
         self.num_blocks, self.followed = num_blocks, followed
+        self._first = first
         self.at = nn.ModuleDict()
         for cfg in listed(pos_encoding):
             self._build_and_place(cfg, positions, num_blocks, defaults)
@@ -66,6 +69,11 @@ class PlacedEncodings(nn.Module):
             self.at[key].append(module)  # type: ignore[operator]
 
     def _checked_positions(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
+        if module.blocks is not None:
+            if not self.followed:
+                check_blocks_exist(module.blocks, self._first + self.num_blocks)
+            here = range(self._first, self._first + self.num_blocks)
+            return tuple(each - self._first for each in module.blocks if each in here)
         wanted = module.default_positions if positions is None else positions
         if wanted == 'every':
             # With 'qk' there is nothing to apply to after the last block of a stack, because no
@@ -176,8 +184,17 @@ def split_between_and_inside(pos_encoding: EncodingConfigs, positions: Positions
     if any(isinstance(cfg, nn.Module) for cfg in within):
         raise ValueError('pos_encoding is a module and would be shared by the MLPs of all blocks; '
                          'give a config dict')
+    for cfg in within:
+        if 'blocks' in cfg:
+            raise ValueError(f'pos_encoding={cfg!r}: what stands inside MLPs takes no blocks')
     return ([cfg for cfg in configs if cfg not in within],
             None if positions == 'mlp' else positions, within)
+
+
+def check_blocks_exist(blocks: Sequence[int], count: int) -> None:
+    """Raise ValueError unless a model of ``count`` blocks has all of these."""
+    if max(blocks) >= count:
+        raise ValueError(f'blocks={list(blocks)}: the model has the blocks 0 to {count - 1}')
 
 
 def _build_token_encoding(cfg: EncodingConfig, defaults: ConfigType) -> TokenEncoding:

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import nn
 
 from .base import RelativeEncoding
+from .combined import CombinedRPE
 from .lookhere import LookHere
+from .placement import check_blocks_exist
 
 SHARING = ('layer', 'stage', 'all')
 _NAME = 'rel_pos_encoding'
@@ -19,7 +22,7 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     A shared encoding is a submodule ``rel_pos_encoding`` of the stage or the model, so that its
     parameters are saved once. Attention layers only refer to it. Copies of the model (deepcopy,
     EMA) share their own, and optimizers and ``init_weights`` find it once. With 'layer',
-    :class:`LookHere` gets its depth.
+    :class:`LookHere` gets its depth, and encodings with ``blocks`` leave all other blocks.
 
     Args:
         sharing: 'layer' (nothing is shared), 'stage' or 'all'.
@@ -28,10 +31,16 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
     Raises:
         ValueError: for another ``sharing``; for 'all' if blocks need encodings of different sizes;
-            for one module that is given to several blocks with 'layer' or 'stage'.
+            for one module that is given to several blocks with 'layer' or 'stage'; for ``blocks``
+            that the model does not have, or of a shared encoding.
     """
     if sharing not in SHARING:
         raise ValueError(f'rel_pos_sharing={sharing!r} must be one of {SHARING}')
+    chosen = [part for stage in stages for part in stage.modules()
+              if isinstance(part, RelativeEncoding) and part.blocks is not None]
+    if chosen and sharing != 'layer':
+        raise ValueError(f"blocks={list(chosen[0].blocks or ())} needs rel_pos_sharing='layer', "
+                         f'not {sharing!r}')
     if sharing == 'all' or (sharing == 'stage' and len(stages) == 1):
         _share_one(model, stages)
     elif sharing == 'stage':
@@ -41,6 +50,8 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
         parts = [part for stage in stages for part in stage.modules() if isinstance(part, LookHere)]
         for index, part in enumerate(parts):
             part.at_depth(index, len(parts))
+        if chosen:
+            _leave_other_blocks(stages)
     owned = [module._modules[_NAME] for module in model.modules() if _has_own_encoding(module)]
     if len(set(map(id, owned))) < len(owned):
         raise ValueError(f'rel_pos_encoding is a module and rel_pos_sharing={sharing!r}: it would '
@@ -50,6 +61,23 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
     """The shared encoding of a model or stage as a list of one, or an empty list."""
     return [model._modules[_NAME]] if _has_own_encoding(model) else []  # type: ignore[list-item]
+
+
+def _leave_other_blocks(stages: Sequence[nn.Module]) -> None:
+    """Take encodings with ``blocks`` out of the attention layers of all others."""
+    users: list[Any] = [module for stage in stages for module in stage.modules()
+                        if _has_own_encoding(module)]
+    for index, user in enumerate(users):
+        whole = user.rel_pos_encoding
+        in_sum = isinstance(whole, CombinedRPE) and whole.blocks is None
+        parts = list(whole.encodings) if in_sum else [whole]
+        for part in parts:
+            check_blocks_exist(part.blocks or (0,), len(users))
+        left = [part for part in parts if part.blocks is None or index in part.blocks]
+        if len(left) < len(parts):
+            user.rel_pos_encoding = CombinedRPE(
+                left, num_prefix_tokens=whole.num_prefix_tokens) if len(left) > 1 else (
+                left[0] if left else None)
 
 
 def _share_one(owner: nn.Module, stages: Sequence[nn.Module]) -> None:

@@ -159,7 +159,8 @@ def _placed_encodings(cfg: EncodingConfigs, positions: Positions, stacks: Sequen
     for stack in stacks:
         sizes: dict[str, object] = dict(
             embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),
-            followed=stack is not stacks[-1]) if in_stages else dict(
+            followed=stack is not stacks[-1], first=sum(
+                len(each.blocks) for each in stacks[:len(by_stack)])) if in_stages else dict(
             embed_dims=stack.embed_dim, grid_shape=tuple(stack.patch_embed.grid_size),
             num_prefix_embeds=stack.num_prefix_tokens)
         placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import torch
@@ -14,6 +14,7 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
+from mmposenc.encodings.base import RelativeEncoding
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.image_sizes import Size
@@ -80,11 +81,20 @@ def with_entry(parsed: ParsedConfig, entry: Entry) -> Config:
 
 def _with_own_encodings(parsed: ParsedConfig, changes: Changes) -> Changes:
     """The changes of an entry; where the entry keeps the config's own encodings, they come before
-    those of the entry."""
-    if not changes.keep:
+    those of the entry. What an entry puts into some blocks leaves all others as they are."""
+    tokens, relative = (not changes.alone and bool(each) and all('blocks' in one for one in each)
+                        for each in (changes.tokens or (), changes.relative or ()))
+    if not (changes.keep or tokens or relative):
         return changes
     before = encodings_as_they_stand(parsed)
-    if before.positions is not None and changes.tokens:
+    if not changes.keep:
+        taken = {block for each in changes.relative or () for block in each.get('blocks', ())}
+        return replace(
+            changes, positions=before.positions if tokens else changes.positions,
+            tokens=[*(before.tokens or ()), *changes.tokens] if tokens else changes.tokens,
+            relative=[*_outside_of(parsed, before, taken), *changes.relative] if relative
+            else changes.relative)
+    if before.positions is not None and changes.tokens and not tokens:
         raise ValueError(f'the encodings of the config stand at positions={before.positions}, and '
                          'a sum with keep has no places of its own')
     if parsed.cfg.get('load_from') and before.relative and changes.relative:
@@ -93,6 +103,20 @@ def _with_own_encodings(parsed: ParsedConfig, changes: Changes) -> Changes:
     return replace(before, cfg=changes.cfg, **{
         kind: added and [*getattr(before, kind), *added]
         for kind, added in (('tokens', changes.tokens), ('relative', changes.relative))})
+
+
+def _outside_of(parsed: ParsedConfig, before: Changes, taken: Iterable[int]) -> list[ConfigType]:
+    """The relative encodings of a config for all blocks but those that are taken."""
+    insertion = parsed.insertion
+    if insertion.kind == 'backbone':
+        built = build_backbone(parsed.library, parsed.backbone, 'meta')
+        count = sum(isinstance(each, RelativeEncoding) for module in built.modules()
+                    for name, each in module.named_children() if name == 'rel_pos_encoding')
+    else:
+        count = insertion.options.get('num_layers', 1)
+    outside = [dict(each, blocks=[block for block in each.get('blocks', range(count))
+                                  if block not in taken]) for each in before.relative]
+    return [each for each in outside if each['blocks']]
 
 
 def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: Changes, added: Changes
@@ -159,10 +183,14 @@ def _exempt_positions_from_decay(cfg: Config, path: tuple[str, ...]) -> None:
     rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
     multipliers = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0}
     relative = named_relative_encodings(value_at(cfg.model, '.'.join(path)))
+    in_sum = [f'rel_pos_encoding.encodings.{index}' for index in range(len(relative))]
     for index, encoding in enumerate(relative):
-        name = f'rel_pos_encoding.encodings.{index}' if len(relative) > 1 else 'rel_pos_encoding'
+        names = ['rel_pos_encoding'] if len(relative) == 1 else in_sum[index:index + 1]
+        if any(value_at(each, 'blocks') for each in relative):  # Sums differ from block to block.
+            names = ['rel_pos_encoding', *in_sum[:index + 1]]
         cls = model_class(value_at(encoding, 'type'), cfg.default_scope)
-        multipliers |= {f'{name}.{layer}': 1.0 for layer in getattr(cls, 'decaying_layers', ())}
+        multipliers |= {f'{name}.{layer}': 1.0 for name in names
+                        for layer in getattr(cls, 'decaying_layers', ())}
     new = {key: dict(decay_mult=decay, **rate) for key, decay in multipliers.items()
            if key not in keys and key.partition('.')[0] not in keys}
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})

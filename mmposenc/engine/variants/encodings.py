@@ -112,7 +112,8 @@ def entry_of_name(name: str) -> Entry:
         ValueError: it does, or is no name.
     """
     words = [] if name.startswith(PREFIX) else [each.strip() for each in name.split('+')]
-    if name.endswith(('.yaml', '.yml')) or not {*words} <= {KEEP, *NAMES}:
+    plain = {each.partition('@')[0] for each in words}
+    if name.endswith(('.yaml', '.yml')) or not plain <= {KEEP, *NAMES}:
         raise ValueError(f'--encodings: the study in --out has {name!r} too, which a file of yours '
                          'says; name that file as in the calls before')
     return read_entries([name])[0]
@@ -154,20 +155,26 @@ def label_and_changes_of_sum(word: str) -> tuple[str, Changes]:
     label = ' + '.join(labels)
     if alone:
         label = f'{label} alone' if label else NAMES['none'][0]
-    return label, Changes(*(each if each or alone else None for each in slots.values()), keep=keep)
+    return label, Changes(*(each if each or alone else None for each in slots.values()), keep=keep,
+                          alone=alone and '@' in word)
 
 
 def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigType]:
     """The label, the slot and the config of one encoding, found by its name or class.
 
     Args:
-        name: a key of :data:`NAMES`, or a class.
+        name: a key of :data:`NAMES`, or a class; 'peg@0-5' is in blocks 0 to 5, 'peg@3' in one.
         folder: where a relative path of a class begins.
 
     Raises:
         ValueError: it is unknown, or no encoding.
         FileNotFoundError: there is no such file.
     """
+    name, at, numbers = name.partition('@')
+    blocks = re.fullmatch(r'(\d+)(?:-(\d+))?', numbers)
+    first, last = (int(blocks[1]), int(blocks[2] or blocks[1])) if blocks else (0, -1)
+    if at and first > last:
+        raise ValueError(f'{name}@{numbers}: behind @ stand blocks, such as {name}@0-5 or {name}@3')
     label, cfg = NAMES.get(name, ('', None))
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
@@ -182,7 +189,11 @@ def find_encoding(name: str, folder: Path = Path()) -> tuple[str, type, ConfigTy
     cls, full_name = class_and_type_name(cfg['type'] if cfg else name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
-            return label or cls.__name__, contract, dict(cfg or {}, type=full_name)
+            cfg = dict(cfg or {}, type=full_name)
+            if not at:
+                return label or cls.__name__, contract, cfg
+            return (f'{label or cls.__name__} in blocks {numbers}', contract,
+                    dict(cfg, blocks=list(range(first, last + 1))))
     raise ValueError(f'{name!r}: {cls.__name__} must be a TokenEncoding or a '
                      f'RelativeEncoding of mmposenc.encodings')
 

@@ -34,6 +34,7 @@ class Changes:
         sharing: which relative encodings are shared, as a backbone takes it.
         cfg: dotted keys of the config and their values, for all else.
         keep: whether the encodings are added to those of the model.
+        alone: whether encodings with ``blocks`` leave none in other blocks.
     """
 
     tokens: list[ConfigType] | None = None
@@ -42,6 +43,7 @@ class Changes:
     sharing: str = 'layer'
     cfg: ConfigType = field(default_factory=dict)
     keep: bool = False
+    alone: bool = False
 
     @classmethod
     def read(cls, fields: ReadOnlyConfig) -> Changes:
@@ -49,11 +51,12 @@ class Changes:
         tokens, relative = (listed(fields[slot]) if slot in fields else None for slot in SLOTS)
         return cls(tokens, relative, fields.get('positions'),
                    fields.get('rel_pos_sharing', 'layer'), dict(fields.get('cfg') or {}),
-                   bool(fields.get('keep')))
+                   bool(fields.get('keep')), bool(fields.get('alone')))
 
     def fields(self) -> ConfigType:
-        """The same as plain values: the arguments of a backbone, ``cfg`` and ``keep``."""
-        return {'cfg': self.cfg, **self.arguments(), **({'keep': True} if self.keep else {})}
+        """The same as plain values: the arguments of a backbone, ``cfg``, ``keep``, ``alone``."""
+        return {'cfg': self.cfg, **self.arguments(),
+                **{name: True for name in ('keep', 'alone') if getattr(self, name)}}
 
     def arguments(self) -> ConfigType:
         """The arguments that set them in a backbone."""

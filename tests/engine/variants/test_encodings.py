@@ -61,6 +61,41 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
         dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')]
 
 
+@pytest.mark.parametrize('word, relative, tokens', [
+    ('rotary@4-11', [('RelativePositionBias', [0, 1, 2, 3]),
+                     ('RotaryEmbedding', [*range(4, 12)])], []),
+    ('rotary@0-11', [('RotaryEmbedding', [*range(12)])], []),
+    ('none+rotary@3', [('RotaryEmbedding', [3])], []),
+    ('keep+irpe-k@3', [('RelativePositionBias', None), ('IRPE', [3])], []),
+    ('peg@2-3', [('RelativePositionBias', None)], [('PEG', [2, 3])]),
+    ('peg@2+rotary@1-11', [('RelativePositionBias', [0]), ('RotaryEmbedding', [*range(1, 12)])],
+     [('PEG', [2])])])
+def test_an_entry_for_some_blocks_leaves_the_others_as_they_are(word, relative, tokens):
+    """Beside the tables of a Swin-T, whose 12 blocks are counted through its stages."""
+    backbone = applied(SWIN, word).model.backbone
+    own = dict(type='mmposenc.RelativePositionBias')
+    for given, found in ((backbone.get('rel_pos_encoding', own), relative),
+                         (backbone.get('pos_encoding'), tokens)):
+        assert [(each['type'].rpartition('.')[2], each.get('blocks'))
+                for each in listed(given)] == found
+    build_backbone('mmpretrain', backbone)
+    assert Changes.read(entry(word).changes.fields()) == entry(word).changes
+
+
+def test_a_table_before_the_blocks_stays_beside_an_entry_for_some():
+    learned = applied(DEIT, 'learned')
+    assert [each['type'] for each in applied(learned, 'peg@1').model.backbone.pos_encoding] == [
+        'mmposenc.LearnedPositionEmbedding', 'mmposenc.PEG']
+    assert applied(learned, 'none+peg@1').model.backbone.pos_encoding == dict(
+        type='mmposenc.PEG', blocks=[1])
+
+
+@pytest.mark.parametrize('word', ['peg@', 'peg@3-1', 'peg@a', 'peg@-1', 'peg@0-', 'peg@0,2'])
+def test_what_stands_behind_at_is_blocks(word):
+    with pytest.raises(ValueError, match='behind @ stand blocks, such as peg@0-5 or peg@3'):
+        read_entries([word])
+
+
 def write(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)

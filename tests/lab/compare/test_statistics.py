@@ -247,7 +247,7 @@ def test_leader_that_diverged_is_taken_alone_and_never_surely():
 
 def test_a_tie_is_said():
     told = with_summary(study({'peg': {1.0: [80.]}, 'learned': {1.0: [80.]}})).recommendation
-    assert told['reason'].startswith('peg ties with learned: they have the same top-1 accuracy at the ')
+    assert told['reason'].startswith('peg ties with learned: they have the same top-1 accuracy at ')
 
 
 def test_nothing_finished_nothing_to_compare_and_one_seed():

@@ -73,7 +73,8 @@ def pop_absolute(encoder: ConfigType) -> AbsoluteKind:
         return encoder.pop('encoder_pos', 'sine')
     absolute = []
     for each in listed(encoder['pos_encoding']):
-        known = encoder.get('positions') is None and isinstance(each, dict) and 'type' in each
+        known = encoder.get('positions') is None and isinstance(each, dict) and (
+            'type' in each and 'blocks' not in each)
         encoding = resolve(each['type'], 'encoder.pos_encoding') if known else None
         if getattr(encoding, 'default_positions', None) == (-1,):
             absolute.append(each)
