@@ -33,7 +33,7 @@ class PlacedEncodings(nn.Module):
         followed: whether another stack, such as the next stage, uses the output, so that 'every'
             includes the last block.
         first: the number of the first block in the model, for the ``blocks`` of a config, which
-            take the place of ``positions``.
+            override ``positions``.
         defaults: arguments that the backbone knows (``embed_dims=``, ``grid_shape=``).
 
     Raises:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import nn
 
@@ -59,23 +58,24 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
 
 
 def shared_encodings(model: nn.Module) -> list[RelativeEncoding]:
-    """The shared encoding of a model or stage as a list of one, or an empty list."""
+    """The encoding that a model, a stage or an attention owns as a list of one, or an empty list.
+    """
     return [model._modules[_NAME]] if _has_own_encoding(model) else []  # type: ignore[list-item]
 
 
 def _leave_other_blocks(stages: Sequence[nn.Module]) -> None:
     """Take encodings with ``blocks`` out of the attention layers of all others."""
-    users: list[Any] = [module for stage in stages for module in stage.modules()
-                        if _has_own_encoding(module)]
+    users = [module for stage in stages for module in stage.modules() if _has_own_encoding(module)]
     for index, user in enumerate(users):
-        whole = user.rel_pos_encoding
-        in_sum = isinstance(whole, CombinedRPE) and whole.blocks is None
-        parts = list(whole.encodings) if in_sum else [whole]
+        whole, = shared_encodings(user)
+        parts = [whole]
+        if isinstance(whole, CombinedRPE) and whole.blocks is None:
+            parts = whole._combined_encodings()
         for part in parts:
             check_blocks_exist(part.blocks or (0,), len(users))
         left = [part for part in parts if part.blocks is None or index in part.blocks]
         if len(left) < len(parts):
-            user.rel_pos_encoding = CombinedRPE(
+            user._modules[_NAME] = CombinedRPE(
                 left, num_prefix_tokens=whole.num_prefix_tokens) if len(left) > 1 else (
                 left[0] if left else None)
 

@@ -155,7 +155,7 @@ def _placed_encodings(cfg: EncodingConfigs, positions: Positions, stacks: Sequen
     if ready and len(stacks) > 1:
         raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
                          f'has {len(stacks)} stages; give a config dict')
-    by_stack = []
+    by_stack: list[PlacedEncodings] = []
     for stack in stacks:
         sizes: dict[str, object] = dict(
             embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),

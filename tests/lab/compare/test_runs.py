@@ -58,6 +58,9 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
             cfg.test_dataloader.dataset.pipeline.insert(1, resize)
         checkpoint = str(study.folder / records[-1]['checkpoint'])
         assert engine.test(cfg, checkpoint)['accuracy/top1'] == test['value']
+        # Each image is left out once, and the metric is that of the others.
+        left = test['without_images']
+        assert sum(left) / len(left) == pytest.approx(test['value'])
     assert records[1]['parameters'] - records[0]['parameters'] == 4 * 8 * (9 + 1)  # a PEG a stage
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 from mmposenc.lab.compare.statistics.differences import (
     Contrast,
     reach_in_standard_errors,
+    reach_over_images,
     standings,
     verdict_row,
     weighted_contrast,
@@ -259,3 +260,21 @@ def test_nothing_finished_nothing_to_compare_and_one_seed():
         each['status'] = 'diverged'
     assert with_summary(results).recommendation['encoding'] is None
     assert advice({'peg': {1.0: [1., 2., 3.]}})['encoding'] == 'peg'
+
+
+def test_reach_over_images_is_the_paired_t_interval_of_a_mean():
+    """Of right or wrong answers the jackknife is Student's interval, also over several seeds."""
+    answers = np.random.default_rng(0).integers(0, 2, (2, 3, 40)) * 100.0
+    left = (answers.sum(2, keepdims=True) - answers) / 39
+    seen = answers.mean(1)
+    expected = stats.ttest_rel(*seen).confidence_interval(.95)
+    reach = reach_over_images(*left.tolist())
+    assert reach == pytest.approx((expected.high - expected.low) / 2)
+    results = study({'none': {1.0: [80., 81.]}, 'peg': {1.0: [95., 96.]}})
+    for each, values in zip(results.runs, left.reshape(-1, 40).tolist(), strict=False):
+        each['tests'][0]['without_images'] = values
+    row, = [row for row in with_summary(results).differences if row['role'] == 'base']
+    assert row['images'] == pytest.approx(reach_over_images(
+        left.reshape(-1, 40)[2:4].tolist(), left.reshape(-1, 40)[:2].tolist()))
+    results.runs[0]['tests'][0]['without_images'].pop()
+    assert {row['images'] for row in with_summary(results).differences} == {None}

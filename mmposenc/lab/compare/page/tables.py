@@ -113,7 +113,9 @@ def differences_table(results: Results, at: ImageSize) -> Table:
             text = formats.verdict_text(row, metric)
             if role == 'best' and row['against'] != next(iter(means)):
                 text += f' than {label[row["against"]]}'
-            cells += [Cell(formats.interval_text(row, metric, sign=True)),
+            images = '' if row.get('images') is None else (
+                f'; images ±{formats.value_text(row["images"], metric)}')
+            cells += [Cell(formats.interval_text(row, metric, sign=True) + images),
                       Cell(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                            else 'same')]
         lines.append((Cell(label[name]), Cell(formats.interval_text(mean, metric)),

@@ -30,6 +30,7 @@ from mmposenc.terminal.messages import in_a_line
 from ..study.config import value_of_test
 from ..study.records import Record
 from ..study.study import Run, Study, read_study
+from .images import also_without_images
 from .recording import (
     RecordHook,
     class_hashes,
@@ -138,6 +139,7 @@ def _test_at_size(study: Study, run: Run, at: ImageSize, checkpoint: str) -> Rec
     cfg = config_at_size(run_config(study, run, f'test/{size_word(at)}'), at)
     engine.set_test_options(cfg, checkpoint)
     runner = engine.build_runner(cfg)
+    left = also_without_images(runner.test_loop.evaluator.metrics[0], study.base.metric.name)
     bad: list[str] = []
     with noting_first_not_finite(runner.model, bad, _DEPTH):
         metrics = runner.test()
@@ -146,7 +148,7 @@ def _test_at_size(study: Study, run: Run, at: ImageSize, checkpoint: str) -> Rec
     if bad or not math.isfinite(value):
         what = f'the output of {bad[0]}' if bad else f'{study.base.metric.name}={value}'
         raise NotFinite(f'predictions are not finite: {what}')
-    return {'factor': at, 'value': value}
+    return {'factor': at, 'value': value, 'without_images': left}
 
 
 def end_when_parent_ends() -> None:

@@ -6,7 +6,7 @@ often they err.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, variance
 from typing import NamedTuple
 
@@ -59,6 +59,22 @@ def weighted_contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
         return Contrast(n, mean, 0.0, None)
     return Contrast(n, mean, math.sqrt(square),
                     square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
+
+
+def reach_over_images(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]
+                      ) -> float | None:
+    """How far the 95% interval reaches in which the difference of the same models lies on other
+    images: the jackknife of groups of images (Tukey 1958), which both encodings saw.
+
+    Args:
+        one, other: for each run of an encoding, its value without each group.
+    """
+    from scipy import stats
+    if not (one and other):
+        return None
+    gaps = np.mean(one, 0) - np.mean(other, 0)
+    spread = math.sqrt((len(gaps) - 1) / len(gaps) * float(((gaps - gaps.mean()) ** 2).sum()))
+    return float(stats.t.isf(ERROR / 2, len(gaps) - 1)) * spread
 
 
 class Standing(NamedTuple):

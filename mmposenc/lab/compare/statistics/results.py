@@ -105,6 +105,15 @@ class Results:
                     values[run['encoding']][run['seed']] = float(value)
         return values
 
+    def without_images_at(self, at: ImageSize) -> dict[str, list[list[float]]]:
+        """For each encoding, of each finished run the values without some of the images, at a size;
+        all have the same number of them, or there are none."""
+        left = {name: [test['without_images'] for run in self.runs for test in run['tests']
+                       if run['encoding'] == name and run['status'] == 'finished'
+                       and test['factor'] == at and test.get('without_images')]
+                for name in self.label}
+        return left if len({len(each) for runs in left.values() for each in runs}) == 1 else {}
+
     def summary_at(self, at: ImageSize) -> dict[str, Row]:
         """For each encoding, its row of ``summary`` at a size; the best mean comes first, and
         encodings without a mean last."""

@@ -25,12 +25,15 @@ def with_summary(results: Results) -> Results:
     for at in results.tested_sizes:
         values = results.values_at(at)
         stand = differences.standings(values)
-        left = [name for name, each in stand.items() if each.by is None]
-        word = formats.BEST if len(left) == 1 < len(values) else formats.CAN_BE
+        can = [name for name, each in stand.items() if each.by is None]
+        word = formats.BEST if len(can) == 1 < len(values) else formats.CAN_BE
         summary += [dict(encoding=name, factor=at, **mean_row(
             list(seeds.values()), results.metric),
             standing=word if stand[name].by is None else WORSE) for name, seeds in values.items()]
-        compared += difference_rows(values, results.base, at, results.margin_in_unit, stand)
+        left = results.without_images_at(at)
+        compared += [dict(row, images=differences.reach_over_images(
+            *(left.get(row[side], ()) for side in ('encoding', 'against'))))
+            for row in difference_rows(values, results.base, at, results.margin_in_unit, stand)]
     extended = replace(results, summary=summary, differences=compared)
     return replace(extended, recommendation=recommendation(extended))
 

@@ -50,7 +50,7 @@ STUDY = {'schema': next(iter(KINDS)), 'config': 'text', 'command': 'text', 'crea
 RUN = {'status': 'the status of a run', 'note': 'text', 'share': _AMOUNT,
        'parameters?': _AMOUNT, 'train_seconds?': _AMOUNT, 'train_cpu_seconds?': _AMOUNT,
        'peak_bytes?': _AMOUNT,
-       'tests': [{'factor': _SIZE, 'value': 'a number'}],
+       'tests': [{'factor': _SIZE, 'value': 'a number', 'without_images?': ['a number']}],
        'checkpoint?': "a path in the study's folder", 'environment?': {'*': 'text or a number'},
        'class_hashes': {'*': 'text'}}
 COSTS = {'*': [{'factor': _SIZE, 'hw?': 'a height and a width',
