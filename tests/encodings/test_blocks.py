@@ -26,12 +26,16 @@ def test_a_block_is_the_one_of_a_model_that_has_its_encodings_everywhere():
 
 
 @pytest.mark.parametrize('kind', ['pvt', 'swin'])
-def test_blocks_are_counted_through_the_stages(kind):
+def test_blocks_are_counted_through_the_stages_and_layers(kind):
     model = BUILD[kind](rel_pos_encoding=dict(ROPE, blocks=[2]),
                         pos_encoding=dict(PEG, blocks=[0, 2]))
-    assert [each.rel_pos_encoding is not None for each in model.modules()
-            if hasattr(each, 'rel_pos_encoding')] == [False, False, True]
     assert [list(stage.pos_encodings.at) for stage in model.stages] == [['after0'], ['after1']]
+    encoder = DetrEncoder(3, dict(self_attn_cfg=dict(embed_dims=8, num_heads=2),
+                                  ffn_cfg=dict(embed_dims=8, feedforward_channels=8)),
+                          rel_pos_encoding=dict(ROPE, blocks=[2]))
+    for each in (model, encoder):
+        assert [module.rel_pos_encoding is not None for module in each.modules()
+                if hasattr(module, 'rel_pos_encoding')] == [False, False, True]
 
 
 @pytest.mark.parametrize('options, message', [
@@ -45,11 +49,3 @@ def test_blocks_are_counted_through_the_stages(kind):
 def test_what_does_not_fit_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         BUILD['vit'](**options)
-
-
-def test_layers_of_an_encoder_are_its_blocks():
-    encoder = DetrEncoder(3, dict(self_attn_cfg=dict(embed_dims=8, num_heads=2),
-                                  ffn_cfg=dict(embed_dims=8, feedforward_channels=8)),
-                          rel_pos_encoding=dict(ROPE, blocks=[1]))
-    assert [layer.self_attn.rel_pos_encoding is None for layer in encoder.layers] == [
-        True, False, True]
