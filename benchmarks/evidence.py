@@ -233,7 +233,7 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
             continue
         rows.append([
             each['ask'], '; '.join(f'{name}: {verdict_text(known, PERCENT)}' + (
-                f" ± {known['high'] - known['mean']:.1f}" if known['verdict'] in (BETTER, WORSE)
+                f" ±{known['high'] - known['mean']:.1f}" if known['verdict'] in (BETTER, WORSE)
                 else '') for name, known in found.items()),
             '; '.join('{:.1f}, {:.1f}'.format(*known['means']) for known in found.values()),
             ', '.join(dict.fromkeys(str(known['n']) for known in found.values()))])
