@@ -176,13 +176,16 @@ def test_a_whole_model_takes_no_table_of_another_grid():
     assert torch.equal(*weights)
 
 
-def test_a_distilled_file_fits_a_model_without_tokens():
-    """Tokens and their places in the table are left out, whatever the grid; or stay."""
+def test_a_distilled_file_fits_a_model_without_tokens(said):
+    """Tokens and their places in the table are left out, whatever the grid; or stay. Only another
+    grid is called resized."""
     source = deit(distilled=True)
     for size, pool, prefix in (((32, 32), 'gap', 0), ((32, 32), 'cls', 1), ((64, 64), None, 0),
                                ((48, 64), 'cls', 2)):
         model = deit(size, pool=pool, distilled=prefix == 2)
+        said.clear()
         load_pretrained(model, source.state_dict())
+        assert any('is resized to' in text for _, text in said) == (size != (32, 32))
         table = table_of(source)
         cells = resize_position_table(table[:, 2:], (4, 4), (size[0] // 8, size[1] // 8))
         torch.testing.assert_close(table_of(model), torch.cat((table[:, :prefix], cells), 1))
