@@ -13,8 +13,8 @@ from .grids import Grid, pair, whole_cells
 from .tracing import is_compiling, may_branch_on
 
 
-# Not a NamedTuple: compiled code would read its numbers, and each batch of sizes would need a graph
-# of its own.
+# Not a NamedTuple: compiled code would read its numbers, and each batch of sizes would need another
+# graph.
 @dataclass(frozen=True, eq=False)
 class PaddingMask:
     """A padding mask, and the rows and columns of the images that it was made from.
