@@ -95,13 +95,15 @@ def chosen_implementation(problem: Problem, implementation: str) -> str:
 def reference(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
     """Attention by all logits (B, heads, Lq, Lk); the other implementations must equal it."""
     q, k, v = problem.q, problem.k, problem.v
-    scaled = q * problem.scale
-    logits = [term.reference(scaled, k) for term in problem.terms if not term.on_values]
+    of_logits = [term for term in problem.terms if not term.on_values]
+    scaled = q * problem.scale if of_logits else q
+    logits = [term.reference(scaled, k) for term in of_logits]
     on_values = [term for term in problem.terms if term.on_values]
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
     if not (need_weights or on_values) and use_sdpa(bias, problem):
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
+    scaled = scaled if of_logits else q * problem.scale
     scores = scaled @ k.transpose(-2, -1)  # (B, heads, Lq, Lk)
     if bias is not None:
         scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool

@@ -82,7 +82,7 @@ class TableByQuery(Table):
 
     def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each query with the vectors of its pairs."""
-        return gather_buckets(q @ self.table.to(q.dtype), self.buckets.ids(q.device))
+        return gather_buckets(q @ self.table.to(q.dtype), self.buckets.stored_ids(q.device))
 
 
 class TableByKey(Table):
@@ -92,7 +92,7 @@ class TableByKey(Table):
 
     def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The products of each key with the vectors of its pairs."""
-        ids = self.buckets.ids(k.device)
+        ids = self.buckets.stored_ids(k.device)
         return gather_buckets(k @ self.table.to(k.dtype), ids.t()).transpose(-2, -1)
 
 
@@ -103,7 +103,8 @@ class TableOnValues(Table):
 
     def output_of_weights(self, weights: Tensor) -> Tensor:
         """The sum of the vectors of all pairs of a query, by their weights."""
-        sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num_all)
+        ids = self.buckets.stored_ids(weights.device)
+        sums = bucket_sums(weights, ids, self.buckets.num_all)
         return sums @ self.table.to(weights.dtype)
 
 

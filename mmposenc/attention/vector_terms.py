@@ -9,8 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..functional.grids import Grid, expand_offsets, grid_offsets
+from ..functional.grids import Grid, expand_offsets, grid_offsets, stored
+from ..functional.tracing import is_compiling
 from .terms import TableByQuery, Term
+
+#: Pairs of cells up to which a bias by offset is read by one index of all pairs, which is stored:
+#: on a CPU (windows of 7 x 7 and 8 x 8), and on an accelerator (not measured on a GPU).
+ONE_INDEX_PAIRS = 64 * 64, 2048 * 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +38,7 @@ class OffsetBias(Term):
 
     def reference(self, q: Tensor, k: Tensor) -> Tensor:
         """The bias of every pair of tokens (1, heads or 1, Lq, Lk)."""
-        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
-        cells = expand_offsets(self.table, row_index, col_index)
+        cells = self._of_cells()
         if not self.prefix:
             return cells[None]
         if self.prefix_bias is None:
@@ -45,6 +49,20 @@ class OffsetBias(Term):
         top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
         below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
         return torch.cat((top, below), 1)[None]
+
+    def _of_cells(self) -> Tensor:
+        """The bias of every pair of cells (heads or 1, Hq * Wq, Hk * Wk)."""
+        table, grids = self.table, (self.query, self.key)
+        _, row_index, _, col_index = grid_offsets(*grids, table.device)
+        pairs = self.query.num_cells * self.key.num_cells
+        # On a CPU torch adds up the gradients of an index pair by pair.
+        if is_compiling() or pairs > ONE_INDEX_PAIRS[table.device.type != 'cpu']:
+            return expand_offsets(table, row_index, col_index)
+        places = stored(('pairs of offsets', *grids), lambda: (
+            row_index[:, None, :, None] * table.shape[2] + col_index[:, None]).flatten(),
+            table.device)
+        return table.flatten(1).index_select(1, places).view(-1, self.query.num_cells,
+                                                             self.key.num_cells)
 
 
 @dataclass(frozen=True, eq=False)

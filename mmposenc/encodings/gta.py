@@ -31,7 +31,7 @@ class GTA(RotaryEmbedding):
     """
 
     variants = {'gta': ('GTA, rotations', {})}
-    only_rotates = False
+    only_rotates, stores_turns = False, True
 
     def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
                  num_prefix_tokens: int = 0) -> None:
@@ -43,10 +43,9 @@ class GTA(RotaryEmbedding):
     def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Rotate values as keys are rotated."""
         query, like = as_grid(q_grid, 'q_grid'), like_at_least_float32(v)
-        return turn_planes(v, *self.cos_and_sin(key_grid(q_grid, k_grid), query, like))
+        return turn_planes(v, self.turn(key_grid(q_grid, k_grid), query, like), halves=False)
 
     def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
         """Apply the inverse of the rotation of the queries to the output."""
-        query = as_grid(q_grid, 'q_grid')
-        cos, sin = self.cos_and_sin(query, query, like_at_least_float32(out))
-        return turn_planes(out, cos, -sin)
+        query, like = as_grid(q_grid, 'q_grid'), like_at_least_float32(out)
+        return turn_planes(out, self.turn(query, query, like, back=True), halves=False)

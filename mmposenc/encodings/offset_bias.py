@@ -11,6 +11,7 @@ from ..attention.terms import Term
 from ..attention.vector_terms import OffsetBias
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
+from ..functional.masking import are_known_equal
 from ..functional.row_chunks import by_rows
 from ..functional.tracing import are_plain, full_precision, is_compiling
 from .base import RelativeEncoding
@@ -52,7 +53,13 @@ class OffsetBiasEncoding(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid, tokens: Tensor | None = None) -> list[Term]:
         """One :class:`OffsetBias`; see :class:`RelativeEncoding`."""
-        like = next((x for x in (*self.parameters(), *self.buffers())), torch.zeros(()))
+        return [OffsetBias(self._table_of_grids(q_grid, k_grid), q_grid, k_grid,
+                           getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
+
+    def _table_of_grids(self, q_grid: Grid, k_grid: Grid) -> Tensor:
+        """:meth:`offset_table` of the offsets of two grids."""
+        like = next((x for x in (*self.parameters(), *self.buffers())), None)
+        like = torch.empty(()) if like is None else like
         rows, _, cols, _ = grid_offsets(q_grid, k_grid, like.device)
         # In half precision, offsets beyond 256 cells would be rounded.
         dtype = torch.promote_types(like.dtype, torch.float32)
@@ -63,8 +70,7 @@ class OffsetBiasEncoding(RelativeEncoding):
             raise ValueError(f'offset_table of {type(self).__name__} has shape '
                              f'{tuple(table.shape)}; (heads or 1, row offsets, column offsets) = '
                              f'({self.num_heads}, {len(rows)}, {len(cols)}) is required')
-        return [OffsetBias(table, q_grid, k_grid,
-                           getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
+        return table
 
 
 class WindowTable(SavesGrid, OffsetBiasEncoding):
@@ -97,21 +103,34 @@ class WindowTable(SavesGrid, OffsetBiasEncoding):
     def _table_sides(self, window: tuple[int, int]) -> tuple[int, int]:
         return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
 
-    def _nearest_entries(self, table: Tensor, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid
-                         ) -> Tensor:
-        """Read a table (heads, *table_size) at the nearest whole offsets."""
-        window = self.sides
-        if self.resize is not None:
-            window = q_grid.hw
-            table = resize_table(table, self._table_sides(window), self.resize)
-        elif q_grid.height > window[0] or q_grid.width > window[1]:
+    @abstractmethod
+    def _whole_table(self) -> Tensor:
+        """The table as (heads, *table_size)."""
+
+    def _table_of_grids(self, q_grid: Grid, k_grid: Grid) -> Tensor:
+        window = self.sides if self.resize is None else q_grid.hw
+        if self.signed and are_known_equal((q_grid, k_grid), (Grid(*window),) * 2):
+            return self._resized(window)  # It has an entry for each offset, in their order.
+        return super()._table_of_grids(q_grid, k_grid)
+
+    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
+        """Read the table at the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
+        window = self.sides if self.resize is None else q_grid.hw
+        if q_grid.height > window[0] or q_grid.width > window[1]:
             raise ValueError(f'q_grid=({q_grid.height}, {q_grid.width}) must fit into '
                              f'window_size={window}; set that to the largest grid, or give resize')
+        table = self._resized(window)
         both = (row_offsets, col_offsets)
         for axis, (offsets, side) in enumerate(zip(both, window, strict=True), 1):
             at = offsets.round().long().clamp(1 - side, side - 1)
             table = table.index_select(axis, at + side - 1 if self.signed else at.abs())
         return table
+
+    def _resized(self, window: tuple[int, int]) -> Tensor:
+        """The table for another window, if it shall be resized."""
+        table = self._whole_table()
+        return table if self.resize is None else resize_table(
+            table, self._table_sides(window), self.resize)
 
 
 def table_of_network(network: Callable[[Tensor, Tensor], Tensor], row_offsets: Tensor,

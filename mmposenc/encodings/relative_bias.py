@@ -5,7 +5,6 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.bias_tables import RESIZINGS
-from ..functional.grids import Grid
 from .offset_bias import WindowTable
 
 
@@ -52,7 +51,5 @@ class RelativePositionBias(WindowTable):
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
-        """Read the table at the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
-        table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
-        return self._nearest_entries(table, row_offsets, col_offsets, q_grid)
+    def _whole_table(self) -> Tensor:
+        return self.relative_position_bias_table.t().reshape(-1, *self.table_size)

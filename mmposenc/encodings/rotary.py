@@ -2,25 +2,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.constants import Constants
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.grids import Grid, GridLike, as_grid, key_grid, stored
 from ..functional.rotary import (
     Change,
     Frequencies,
     Positions,
+    Turn,
     frame_coordinates,
     like_at_least_float32,
     planes_in_directions,
     sharpening_factor,
+    turn_of,
     turn_planes,
 )
 from .base import Rotation, refuse_zeros
 from .rotary_options import check_frequencies, check_planes, check_positions, check_registers
+
+_T = TypeVar('_T')
 
 
 class RotaryEmbedding(Constants, Rotation):
@@ -113,6 +119,9 @@ class RotaryEmbedding(Constants, Rotation):
                 'rotary-yarn': ('RoPE, YaRN', dict(scaling='yarn', temperature='yarn')),
                 'rotary-entropy': ('RoPE, temperature by size', dict(temperature='entropy'))}
     freqs: Tensor
+    #: Whether turns depend on nothing but the options that this class has, so that they are stored
+    #: between calls. Subclasses do not inherit it.
+    stores_turns = True
     #: The grid of training, where frequencies or logits depend on it.
     grid_shape: tuple[int, int] = (1, 1)
 
@@ -145,6 +154,9 @@ class RotaryEmbedding(Constants, Rotation):
         check_positions(self)
         check_registers(self)
         check_frequencies(self, theta, grid_shape)
+        # Tuples, where a config has lists: they belong to the key of what is stored.
+        self.frequencies = self.frequencies._replace(
+            periods=periods and (periods[0], periods[1]), turns=(turns[0], turns[1]))
         stretches = scaling is not None or temperature is not None
         if stretches and grid_shape is not None:
             self.grid_shape = as_grid(grid_shape, 'grid_shape', any_axes=True).hw
@@ -206,91 +218,119 @@ class RotaryEmbedding(Constants, Rotation):
                                  f'{type(self).__name__}')
         like = like_at_least_float32(q)
         change = self.positions.random_change(like) if self.training else None
-        turn = self.cos_and_sin(query, query, like, change)
-        other = turn if key == query else self.cos_and_sin(key, query, like, change)
+        turn = self.turn(query, query, like, change)
+        other = turn if key == query else self.turn(key, query, like, change)
         halves = self.planes == 'halves'
         if self.temperature is not None:
             factor = sharpening_factor(self.temperature, key, self.grid_shape, self.dims, like)
             q = (q * factor).to(q.dtype)
-        return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
+        return turn_planes(q, turn, halves), turn_planes(k, other, halves)
 
-    def cos_and_sin(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None
-                    ) -> tuple[Tensor, Tensor]:
-        """The cosine and sine (1 or heads, L, head_dims / 2) of the angles of all tokens; see
-        :meth:`~mmposenc.functional.rotary.Positions.coordinates`."""
-        rows, cols = self.positions.coordinates(grid, query, like, change)
-        if self.directions == 'axes':
-            cos, sin = self._turns_along_axes(grid, query, rows, cols, self.frequencies)
-        elif self.clamp:
-            angle = self._clamped_angles(
-                rows, cols, *self.positions.coordinates(query, query, like, change))
-            cos, sin = angle.cos(), angle.sin()
-        else:
-            of_row, of_col = self._freqs_of_axes(like)
-            by_col = (cols[:, None] * of_col[:, None])[:, None]  # heads, 1, W, planes
-            by_row = (rows[:, None] * of_row[:, None])[:, :, None]  # heads, H, 1, planes
-            cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
-            sin = by_col.sin() * by_row.cos() + by_col.cos() * by_row.sin()
-        cos, sin, unturned = cos.flatten(1, 2), sin.flatten(1, 2), self.num_prefix_tokens
-        if (second := self.register_grid) is not None:
-            places = Positions().coordinates(second, second, like)
-            turns = self._turns_along_axes(second, second, *places, self.register_frequencies)
-            cos, sin = (torch.cat((part.flatten(1, 2), cells), 1)
-                        for part, cells in zip(turns, (cos, sin), strict=True))
-            unturned -= second.num_cells
-        prefix = (0, 0, unturned, 0)  # They have the angle 0.
-        return F.pad(cos, prefix, value=1.0), F.pad(sin, prefix)
+    def turn(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None,
+             back: bool = False) -> Turn:
+        """What turns the planes of all tokens of a grid, or turns them back."""
+        def make() -> Turn:
+            angles = self.angles(grid, query, like, change)
+            return turn_of(-angles if back else angles, self.planes == 'halves')
 
-    def _turns_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor,
-                          frequencies: Frequencies) -> tuple[Tensor, Tensor]:
-        """The cosine and sine (1, frames * H, W, planes) of planes that turn along one axis each.
-        """
-        angles = self._angles_along_axes(grid, query, rows, cols, frequencies)
-        size = (grid.frames, grid.height, grid.width, -1)
-        cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
-                    for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
-        return cos, sin
+        varies = self.directions == 'learned' or change is not None
+        return self._stored(make, like, grid, query, back, varies=varies)
 
-    def _angles_along_axes(self, grid: Grid, query: Grid, rows: Tensor, cols: Tensor,
-                           frequencies: Frequencies) -> list[Tensor]:
-        """The angles of planes that turn along one axis each, broadcastable to (frames, H, W,
-        planes); those of all planes are the parts after each other."""
+    def angles(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None) -> Tensor:
+        """The angles (1 or heads, L, head_dims / 2) by which the planes of all tokens turn; for
+        'halves' those of all channels, of which the first half are negative."""
+        prefix, second = self.num_prefix_tokens, self.register_grid
+        places = self._stored(lambda: F.pad(self._places(self.positions, grid, query, like),
+                                            (0, 0, prefix, 0)), like, grid, query)
+        if change is not None:
+            shift, scale = change
+            if shift is not None:
+                places = F.pad(places[:, prefix:] + shift[:, None, None], (0, 0, prefix, 0))
+            places = places * scale[:, None, None]
+        if self.clamp:
+            return self._clamped_angles(places, query, like, change)
+        freqs = self._stored(
+            lambda: self._signed(self._freqs_of_axes(query, like, self.frequencies)), like, query,
+            varies=self.directions == 'learned')
+        angles = _sum_of_axes(places, freqs)
+        if second is None:
+            return angles
+        registers = _sum_of_axes(
+            self._places(Positions(), second, second, like),
+            self._signed(self._freqs_of_axes(second, like, self.register_frequencies)))
+        unturned = angles[:, :prefix - second.num_cells]
+        return torch.cat((unturned, registers, angles[:, prefix:]), 1)
+
+    def _stored(self, make: Callable[[], _T], like: Tensor, *key: object, varies: bool = False
+                ) -> _T:
+        """What depends on options and grids alone, stored between calls; what is learned or drawn
+        is made each time."""
+        if varies or 'stores_turns' not in vars(type(self)):
+            return make()
+        options = (self.head_dims, self.num_heads, self.num_prefix_tokens, self.dims,
+                   self.directions, self.axes, self.planes, self.shared_freqs, self.clamp,
+                   self.positions, self.frequencies, self.grid_shape, self.register_grid,
+                   self.register_frequencies)
+        dtype = None if self.directions == 'axes' else self.freqs.dtype
+        return stored((options, dtype, like.dtype, key), make, like.device)
+
+    def _places(self, positions: Positions, grid: Grid, query: Grid, like: Tensor) -> Tensor:
+        """The coordinates of all cells along each axis, (axes, cells, 1), frames before rows before
+        columns."""
+        rows, cols = positions.coordinates(grid, query, like)
+        frames = frame_coordinates(grid, like)
+        size = (grid.frames, grid.height, grid.width)
+        along = (frames[:, None, None].expand(size), rows[:, None].expand(size), cols.expand(size))
+        return torch.stack(along[3 - self.dims:]).flatten(1)[..., None]
+
+    def _signed(self, x: Tensor) -> Tensor:
+        """Frequencies or angles of planes; for 'halves' those of channels, which have a sign."""
+        return torch.cat((-x, x), -1) if self.planes == 'halves' else x
+
+    def _freqs_of_axes(self, query: Grid, like: Tensor, frequencies: Frequencies) -> Tensor:
+        """The frequencies of all planes along each axis, (axes, heads or 1, 1, planes), in the
+        order of :meth:`_places`."""
+        if self.directions != 'axes':
+            freqs = self.freqs.to(like.dtype)
+            return (freqs if self.axes == 'yx' else freqs.flip(0))[:, :, None]
         planes, alternate = self.head_dims // 2, self.axes == 'alternate'
-        places = {'t': frame_coordinates(grid, rows)[:, None, None, None],
-                  'y': rows[:, None, None], 'x': cols[:, None]}
         order = (('x', 'xy', 'tyx') if alternate else
                  ('x', self.axes, f't{self.axes}'))[self.dims - 1]
         height, width = self.grid_shape
         sides = {'t': (1, 1), 'y': (query.height, height), 'x': (query.width, width)}
-        angles = []
+        of_axes = {}
         for number, axis in enumerate(order):
-            freqs = (frequencies.of_side(planes // self.dims, rows, *sides[axis])
+            freqs = (frequencies.of_side(planes // self.dims, like, *sides[axis])
                      if self.shared_freqs else
-                     frequencies.series(planes, rows)[number::self.dims])
-            angles.append(places[axis] * freqs)
-        if alternate:  # The last axes may have one plane less than the first ones.
-            most = angles[0].shape[-1]
-            parts = torch.broadcast_tensors(*(
-                F.pad(angle, (0, most - angle.shape[-1])) for angle in angles))
-            angles = [torch.stack(parts, -1).flatten(-2)[..., :planes]]
-        left = planes - sum(angle.shape[-1] for angle in angles)
-        return [*angles, rows.new_zeros(left)] if left else angles
+                     frequencies.series(planes, like)[number::self.dims])
+            if alternate:  # The last axes may have one plane less than the first ones.
+                freqs = F.pad(freqs[:, None], (number, self.dims - 1 - number)).flatten()[:planes]
+            before = 0 if alternate else number * len(freqs)
+            of_axes[axis] = F.pad(freqs, (before, planes - before - len(freqs)))
+        return torch.stack([of_axes[axis] for axis in 'tyx'[3 - self.dims:]])[:, None, None]
 
-    def _freqs_of_axes(self, like: Tensor) -> Tensor:
-        """The frequencies (2, heads or 1, planes) of rows and of columns."""
-        freqs = self.freqs.to(like.dtype)
-        return freqs if self.axes == 'yx' else freqs.flip(0)
-
-    def _clamped_angles(self, rows: Tensor, cols: Tensor, query_rows: Tensor, query_cols: Tensor
+    def _clamped_angles(self, places: Tensor, query: Grid, like: Tensor, change: Change | None
                         ) -> Tensor:
-        """The angles (1, H, W, planes) for positions that are clamped to the sides of the query
-        grid."""
-        of_row, of_col = self._freqs_of_axes(rows)[:, 0]
-        (row, tall), (col, wide) = (((x[0] + x[-1]) / 2, (x[-1] - x[0]) / 2)
-                                    for x in (query_rows, query_cols))
+        """The angles for positions that are clamped to the sides of the query grid."""
+        freqs = self._freqs_of_axes(query, like, self.frequencies)
+        ends = torch.stack([x[[0, -1]] for x in self.positions.coordinates(query, query, like)])
+        if change is not None:
+            shift, scale = change
+            ends = (ends if shift is None else ends + shift[:, None]) * scale[:, None]
+        middle, (tall, wide) = ends.mean(1)[:, None, None], ((ends[:, 1] - ends[:, 0]) / 2).unbind()
         # Directions close to the first axis are clamped by it, the others by the second.
         next_to_first = self.freqs[0] > 1e-9
         along_rows = next_to_first if self.axes == 'yx' else ~next_to_first
-        most = (of_row ** 2 + of_col ** 2).sqrt() * torch.where(along_rows[0], tall, wide)
-        angle = (rows - row)[:, None, None] * of_row + (cols - col)[:, None] * of_col
-        return (angle.clamp(-most, most) + most)[None]
+        most = freqs.square().sum(0).sqrt() * torch.where(along_rows[:, None], tall, wide)
+        angles = ((places - middle)[:, None] * freqs).sum(0).clamp(-most, most) + most
+        prefix = self.num_prefix_tokens
+        return self._signed(F.pad(angles[:, prefix:], (0, 0, prefix, 0)))
+
+
+def _sum_of_axes(places: Tensor, freqs: Tensor) -> Tensor:
+    """The angles (heads or 1, L, planes) of coordinates along each axis, (axes, L, 1), and
+    frequencies (axes, heads or 1, 1, planes)."""
+    angles = places[0] * freqs[0]
+    for each, freq in zip(places[1:], freqs[1:], strict=True):
+        angles = torch.addcmul(angles, each, freq)
+    return angles

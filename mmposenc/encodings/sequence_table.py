@@ -71,5 +71,5 @@ def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, p
     buckets = Buckets('sequence', BucketParams(1.0, limit, 2.0, 'clip'), query, key, prefix, True)
     terms: list[Term] = [TableByQuery(table.transpose(-2, -1), buckets)]
     if bias is not None:
-        terms.append(DenseBias(bias[:, buckets.ids(bias.device)][None]))
+        terms.append(DenseBias(bias[:, buckets.stored_ids(bias.device)][None]))
     return terms

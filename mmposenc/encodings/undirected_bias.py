@@ -4,7 +4,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import Grid
 from .offset_bias import WindowTable
 
 
@@ -46,7 +45,5 @@ class UndirectedPositionBias(WindowTable):
         """Set the table to zero, as the releases do."""
         self.start_at_zero()
 
-    def offset_table(self, row_offsets: Tensor, col_offsets: Tensor, q_grid: Grid) -> Tensor:
-        """Read the table at the nearest whole distances; see :class:`OffsetBiasEncoding`."""
-        return self._nearest_entries(self.attention_biases.view(-1, *self.table_size), row_offsets,
-                                     col_offsets, q_grid)
+    def _whole_table(self) -> Tensor:
+        return self.attention_biases.view(-1, *self.table_size)

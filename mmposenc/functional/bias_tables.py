@@ -4,7 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .grids import CACHE, Grid, grid_offsets
+from .grids import Grid, grid_offsets, stored
 from .masking import are_known_equal
 from .position_tables import resampling_weights
 from .tracing import full_precision, is_compiling
@@ -23,10 +23,13 @@ def row_and_column_entries(query: Grid, key: Grid, limits: tuple[int, int], devi
     Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
     as ``torch.round``), longer ones than the limit to the last entry.
     """
-    rows, row_index, cols, col_index = grid_offsets(query, key, device)
-    rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
-                  for offsets, limit in zip((rows, cols), limits, strict=True))
-    return rows[row_index], cols[col_index]
+    def make() -> tuple[Tensor, Tensor]:
+        rows, row_index, cols, col_index = grid_offsets(query, key, device)
+        rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
+                      for offsets, limit in zip((rows, cols), limits, strict=True))
+        return rows[row_index], cols[col_index]
+
+    return stored(('entries', query, key, limits), make, device)
 
 
 def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor:
@@ -86,8 +89,7 @@ def _axis_weights(size: int, target: int, mode: str, dtype: torch.dtype,
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
             return resampling_weights(size, targets, target, mode, dtype)[0]
         return _geometric_weights(size, target, mode == 'geometric-cubic', device).to(dtype)
-    return CACHE.get_or_make(('bias_table', size, target, mode, dtype, device), make,
-                             lambda table: [table])
+    return stored(('bias_table', size, target, mode, dtype), make, device)
 
 
 def _geometric_weights(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:

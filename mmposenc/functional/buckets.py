@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grids import CACHE, Grid, expand_offsets, grid_offsets, sequence_places
+from .grids import Grid, expand_offsets, grid_offsets, sequence_places, stored
 from .tracing import may_branch_on
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
@@ -202,7 +202,6 @@ class Buckets(NamedTuple):
             length = self.prefix + self.query.num_cells
             distance = torch.arange(length, device=device)[queries, None] - places
             return (-distance if self.reverse else distance).clamp(-limit, limit) + limit
-        # Only what depends on the offset alone is stored, because ids are as large as Lq * Lk.
         table, row_index, col_index = self.by_offset(device)
         ids = expand_offsets(table[None], row_index, col_index)[0]
         if self.prefix:
@@ -216,18 +215,24 @@ class Buckets(NamedTuple):
             rows, row_index, cols, col_index = self.offsets_and_indices(device)
             return offset_buckets(self.method, rows, cols, self.params), row_index, col_index
 
-        return CACHE.get_or_make(('by_offset', self, torch.empty(0, device=device).device), make,
-                                 list)
+        return stored(('by_offset', self), make, device)
+
+    def stored_ids(self, device: torch.device) -> Tensor:
+        """:meth:`ids` of all queries, which is stored if it is small: nobody may write to it."""
+        return stored(('ids', self), lambda: self.ids(device), device)
 
 
 def axis_buckets(query: Grid, key: Grid, params: BucketParams,
                  device: torch.device | str | None = None) -> tuple[Tensor, Tensor]:
     """The buckets of the row offsets (Hq, Hk) and of the column offsets (Wq, Wk), which are query
     minus key."""
-    rows, row_index, cols, col_index = grid_offsets(query, key, device)
-    middle = int(params.beta)
-    return ((index_function(rows, params) + middle)[row_index],
-            (index_function(cols, params) + middle)[col_index])
+    def make() -> tuple[Tensor, Tensor]:
+        rows, row_index, cols, col_index = grid_offsets(query, key, device)
+        middle = int(params.beta)
+        return ((index_function(rows, params) + middle)[row_index],
+                (index_function(cols, params) + middle)[col_index])
+
+    return stored(('axis_buckets', query, key, params), make, device)
 
 
 def check_method(method: str) -> None:

@@ -2,6 +2,7 @@
 one axis at a time, and a memory for what depends on grids alone."""
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
@@ -186,9 +187,10 @@ def _centres(cells: Tensor, stride: float) -> Tensor:
 def grid_offsets(query: Grid, key: Grid, device: torch.device | str | None = None
                  ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Call :func:`axis_offsets` for the rows and for the columns: offsets (Dr,), indices (Hq, Hk),
-    offsets (Dc,), indices (Wq, Wk)."""
-    return (*axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device),
-            *axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device))
+    offsets (Dc,), indices (Wq, Wk). They are stored between calls."""
+    return stored(('offsets', query, key), lambda: (
+        *axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device),
+        *axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)), device)
 
 
 def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tensor:
@@ -241,16 +243,14 @@ class GridCache:
         self._lock = Lock()
         self.bytes = 0
 
-    def get_or_make(self, key: Hashable, make: Callable[[], _T],
-                    tensors: Callable[[_T], list[Tensor]]) -> _T:
+    def get_or_make(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return the value of ``key``; if it is not stored, it is computed first.
 
         Args:
-            key: everything the value depends on: grids, options, dtype and device.
-            make: computes it; without a gradient.
-            tensors: those of a value, to know its size.
+            key: everything the value depends on: grids, options and dtype.
+            make: computes it, a tensor or a tuple of them among others; without a gradient.
         """
-        if not _may_keep():
+        if not may_store():
             return make()
         with self._lock:
             if key in self._values:
@@ -259,7 +259,10 @@ class GridCache:
         # Tensors that were created in inference mode could not be used in a later training.
         with torch.inference_mode(False), torch.no_grad():
             value = make()
-        size = sum(each.untyped_storage().nbytes() for each in tensors(value))
+        parts = value if isinstance(value, (tuple, list)) else (value,)
+        # At least that of a key.
+        size = sum(each.untyped_storage().nbytes() for each in parts
+                   if isinstance(each, Tensor)) or 64
         if size <= self.max_bytes:
             self._keep(key, value, size)
         return value
@@ -280,11 +283,31 @@ class GridCache:
             self.bytes = 0
 
 
-#: The cache of this process, of less than 1 MiB.
-CACHE = GridCache(960 * 1024)
+#: Bytes that the cache of a device holds: of a CPU less than 1 MiB; of an accelerator enough for an
+#: index of all pairs of 4,200 tokens (not measured with other numbers).
+CPU_BYTES, ACCELERATOR_BYTES = 960 * 1024, 256 * 1024 * 1024
 
 
-def _may_keep() -> bool:
+@functools.cache
+def cache_of(device: torch.device) -> GridCache:
+    """The cache of this process for tensors of a device."""
+    return GridCache(CPU_BYTES if device.type == 'cpu' else ACCELERATOR_BYTES)
+
+
+def stored(key: Hashable, make: Callable[[], _T], device: torch.device | str | None) -> _T:
+    """What ``make`` computes on a device from grids and options alone, which are the key. It is
+    stored between calls, so nobody may write to it."""
+    if not may_store():
+        return make()
+    if not isinstance(device, torch.device) or device.type != 'cpu' and device.index is None:
+        device = torch.empty(0, device=device).device  # 'cuda' may mean one of several.
+    # A CUDA graph would read memory that was dropped from the cache since.
+    if device.type == 'cuda' and torch.cuda.is_current_stream_capturing():
+        return make()
+    return cache_of(device).get_or_make(key, make)
+
+
+def may_store() -> bool:
     """Whether values may be stored: not while compiling, tracing, or in a mode that replaces
     tensors (fake tensors, counters)."""
     return not (is_compiling() or torch._C._len_torch_dispatch_stack()

@@ -42,6 +42,6 @@ def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, 
     if method != 'cross':
         return Buckets(method, params, query, key).ids(device)
     row_ids, col_ids = axis_buckets(query, key, params, device)
-    shape = (*query.hw, *key.hw)
-    return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
-            col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
+    shape = query.num_cells, key.num_cells
+    return (row_ids[:, None, :, None].repeat(1, query.width, 1, key.width).view(shape),
+            col_ids[None, :, None, :].repeat(query.height, 1, key.height, 1).view(shape))

@@ -17,8 +17,10 @@ NORMALIZATIONS = ('separate', 'max', 'min')
 #: How frequencies change for sides that are longer than in training.
 SCALINGS = ('linear', 'ntk', 'yarn')
 TEMPERATURES = ('yarn', 'entropy', 'log')
-#: A shift and a scale of rows and columns, (2,) each.
-Change: TypeAlias = tuple[Tensor, Tensor]
+#: A shift of rows and columns (2,), or None, and a scale of them (1 or 2,).
+Change: TypeAlias = tuple[Tensor | None, Tensor]
+#: What planes are turned by: complex numbers, or the cosine and sine of the angles.
+Turn: TypeAlias = tuple[Tensor, ...]
 
 
 def like_at_least_float32(x: Tensor) -> Tensor:
@@ -46,15 +48,13 @@ class Positions(NamedTuple):
     jitter: float | None = None
     rescale: float | None = None
 
-    def coordinates(self, grid: Grid, query: Grid, like: Tensor, change: Change | None = None
-                    ) -> tuple[Tensor, Tensor]:
+    def coordinates(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         """Coordinates of rows (H,) and columns (W,) of a grid, in units of the query grid.
 
         Args:
             grid: whose cells.
             query: the query grid, whose size the coordinates refer to.
             like: a tensor of the device and dtype.
-            change: what :meth:`random_change` has drawn.
         """
         sides = dict(max=(max(query.hw),) * 2, min=(min(query.hw),) * 2).get(
             self.normalize or '', query.hw)
@@ -68,24 +68,19 @@ class Positions(NamedTuple):
                 at = at - 0.5 + self.first
                 if self.reference_grid is not None:
                     at = at / sides[axis] * self.reference_grid[axis]
-            if change is not None:
-                shift, scale = change
-                at = (at + shift[axis]) * scale[axis]
             both.append(at)
         return both[0], both[1]
 
     def random_change(self, like: Tensor) -> Change | None:
-        """A random shift and scale of rows and columns, (2,) each; None without augmentation."""
-        if (self.shift, self.jitter, self.rescale) == (None, None, None):
+        """A random shift and scale of rows and columns; None without augmentation."""
+        drawn = [None if most is None else like.new_empty(count).uniform_(-most, most)
+                 for most, count in ((self.shift, 2),
+                                     (None if self.jitter is None else math.log(self.jitter), 2),
+                                     (None if self.rescale is None else math.log(self.rescale), 1))]
+        scales = [each for each in drawn[1:] if each is not None]
+        if drawn[0] is None and not scales:
             return None
-        shift, log_scale = like.new_zeros(2), like.new_zeros(2)
-        if self.shift is not None:
-            shift = like.new_empty(2).uniform_(-self.shift, self.shift)
-        for factor, count in ((self.jitter, 2), (self.rescale, 1)):
-            if factor is not None:
-                most = math.log(factor)
-                log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
-        return shift, log_scale.exp()
+        return drawn[0], sum(scales[1:], scales[0]).exp() if scales else like.new_ones(1)
 
 
 def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
@@ -222,23 +217,29 @@ def sharpening_factor(temperature: str, key: Grid, trained_grid: tuple[int, int]
     return factor if temperature == 'log' else factor.sqrt()
 
 
-def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) -> Tensor:
-    """Turn each plane of x (B, heads, L, 2 * planes) by an angle.
+def turn_of(angles: Tensor, halves: bool) -> Turn:
+    """What :func:`turn_planes` takes, from angles (1 or heads, L, planes); with ``halves`` there
+    are as many as channels, those of the first half negative."""
+    cos, sin = angles.cos(), angles.sin()
+    # A compiler fuses real arithmetic, and has no kernels for complex numbers.
+    return (cos, sin) if halves or is_compiling() else (torch.complex(cos, sin),)
 
-    Args:
-        x: the channels; plane i is (2 i, 2 i + 1), with ``halves`` (i, planes + i).
-        cos, sin: (1 or heads, L, planes) of the angles.
-        halves: the order of the channels.
-    """
+
+def turn_planes(x: Tensor, turn: Turn, halves: bool) -> Tensor:
+    """Turn each plane of x (B, heads, L, 2 * planes), which is (2 i, 2 i + 1), with ``halves`` (i,
+    planes + i)."""
     if halves:
+        cos, sin = turn
         first, second = x.to(cos.dtype).chunk(2, -1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
-    planes: Tensor = x.to(cos.dtype).unflatten(-1, (-1, 2))
-    if is_compiling():  # A compiler fuses real arithmetic, and has no kernels for complex numbers.
-        even, odd = planes.unbind(-1)
+        swapped = torch.cat((second, first), -1)
+        return torch.addcmul(x * cos, swapped, sin).to(x.dtype)
+    if len(turn) == 2:
+        cos, sin = turn
+        even, odd = x.to(cos.dtype).unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
     else:  # This takes one pass over memory; with real numbers it takes six times as long.
-        turned = torch.view_as_real(_as_complex(planes) * torch.complex(cos, sin))
+        planes = x.to(turn[0].real.dtype).unflatten(-1, (-1, 2))
+        turned = torch.view_as_real(_as_complex(planes) * turn[0])
     return turned.flatten(-2).to(x.dtype)
 
 

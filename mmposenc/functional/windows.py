@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grids import whole_cells
+from .grids import stored, whole_cells
 from .masking import are_known_equal
 from .second_order import AutogradContext
-from .tracing import is_compiling, is_exporting, may_branch_on
+from .tracing import is_compiling, is_exporting, is_transforming
 
 #: The number of rows and of columns of windows. They are counted outside of compiled code, in which
 #: a quotient of symbolic sizes takes minutes.
@@ -68,38 +68,43 @@ class Windows(NamedTuple):
         """Cut a batch into windows, image by image and row by row: (B, H * W, C) -> (B * windows,
         Wh * Ww, C)."""
         x = self._with_padding_zeroed(x)
-        if self._is_one_copy(x):
-            places = self._places(x.shape[0], x.device)
-            rows = _moved(x.flatten(0, 1), *places)
+        if self._is_one_copy():
+            rows = _moved(x.flatten(0, 1), *self._moves(x.shape[0], x.device))
             return rows.view(-1, self.window[0] * self.window[1], x.shape[-1])
         x = x.reshape(x.shape[0], *self.hw_shape, x.shape[-1])
         return self._split_into_windows(_fill_up(x, *self._sides()))
 
     def join(self, windows: Tensor) -> Tensor:
         """Join windows to a batch: (B * windows, Wh * Ww, C) -> (B, H * W, C)."""
-        if not self._is_one_copy(windows):
+        if not self._is_one_copy():
             return self._with_padding_zeroed(self._join(windows))
         batch = windows.shape[0] // self.num_windows
-        in_windows, in_map = self._places(batch, windows.device)
-        rows = _moved(windows.flatten(0, 1), in_map, in_windows)
+        cutting, joining = self._moves(batch, windows.device)
+        rows = _moved(windows.flatten(0, 1), joining, cutting)
         cells = self.hw_shape[0] * self.hw_shape[1]
         return self._with_padding_zeroed(rows.view(batch, cells, windows.shape[-1]))
 
-    def _is_one_copy(self, x: Tensor) -> bool:
+    def _is_one_copy(self) -> bool:
         """Whether to read every row where it is: filling up, rolling and cutting copy it each."""
-        if (x.device.type != 'cpu' or not may_branch_on(x) or is_exporting()
-                or torch.jit.is_tracing()):
+        if is_compiling() or is_transforming() or is_exporting() or torch.jit.is_tracing():
             return False
         return any(self.shift) or self._sides() != self.hw_shape
 
-    def _places(self, batch: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The cell of every row of the windows, -1 of rows that fill up, and the row of every cell;
-        counted through all images."""
-        cells = torch.arange(batch * self.hw_shape[0] * self.hw_shape[1], device=device)
-        filled = _fill_up(cells.view(batch, *self.hw_shape, 1) + 1, *self._sides())
-        in_windows = self._split_into_windows(filled)
-        rows = torch.arange(in_windows.numel(), device=device).view_as(in_windows)
-        return in_windows.flatten() - 1, self._join(rows).flatten()
+    def _moves(self, batch: int, device: torch.device) -> tuple[_Move, _Move]:
+        """How rows of the tokens of all images are cut into windows, and joined. The numbers are
+        stored between calls."""
+        def make() -> list[Tensor]:
+            # On the CPU: an accelerator would have to be waited for, to know how many rows fill up.
+            cells = torch.arange(1, 1 + batch * self.hw_shape[0] * self.hw_shape[1], device='cpu')
+            filled = _fill_up(cells.view(batch, *self.hw_shape, 1), *self._sides())
+            cut = self._split_into_windows(filled)  # 0 where rows fill up.
+            rows = torch.arange(cut.numel(), device='cpu').view_as(cut)
+            numbers = ((cut.flatten() - 1).clamp_min_(0), (cut.flatten() == 0).nonzero()[:, 0],
+                       self._join(rows).flatten())
+            return [each.to(device) for each in numbers]
+
+        in_windows, empty, in_map = stored((batch, self._replace(padding_mask=None)), make, device)
+        return _Move(in_windows, empty), _Move(in_map, empty[:0])
 
     def _join(self, windows: Tensor) -> Tensor:
         """The maps (B, H * W, C) of windows, by a roll of the joined maps."""
@@ -160,6 +165,13 @@ class Windows(NamedTuple):
         Returns:
             (windows or B * windows, Wh * Ww) long, or None if every window is one region.
         """
+        if self.padding_mask is not None:
+            return self._regions(mask_window_padding, device, images)
+        return stored((self, mask_window_padding),
+                      lambda: self._regions(mask_window_padding, device, images), device)
+
+    def _regions(self, mask_window_padding: bool | str, device: torch.device | None,
+                 images: int) -> Tensor | None:
         absent = self._absent_keys(mask_window_padding, device)
         if absent is None and not any(self.shift):
             return None
@@ -246,37 +258,43 @@ class Windows(NamedTuple):
         return x.masked_fill(self.padding_mask.flatten(1)[..., None], 0.0)
 
 
-class _Move(torch.autograd.Function):
-    """Rows (n, C) of x at ``places``, zeros where those are -1; ``back`` are the places in the
-    result of the rows of x, which are there once. torch adds up gradients of such reading row by
-    row, although there is nothing to add."""
+class _Move(NamedTuple):
+    """The row of x that each row of the result is, and the rows of the result that are zeros."""
+
+    places: Tensor
+    empty: Tensor
+
+
+class _Moved(torch.autograd.Function):
+    """Rows (n, C) of x that are moved, each once. torch adds up gradients of such reading row by
+    row, although there is nothing to add: here the move ``back`` is made with them."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, places: Tensor, back: Tensor) -> Tensor:
-        out = x.index_select(0, places.clamp_min(0))
-        return out.index_fill_(0, (places < 0).nonzero()[:, 0], 0)
+    def forward(x: Tensor, places: Tensor, empty: Tensor, *back: Tensor) -> Tensor:
+        out = x.index_select(0, places)
+        return out.index_fill_(0, empty, 0) if empty.numel() else out
 
     @staticmethod
-    def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor
-                      ) -> None:
+    def setup_context(ctx: AutogradContext, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs[1:])
         ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
-    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor, None, None]:
-        places, back = ctx.saved_tensors
-        return _moved(grad, back, places), None, None
+    def backward(ctx: AutogradContext, grad: Tensor) -> tuple[Tensor | None, ...]:
+        numbers = ctx.saved_tensors
+        return _moved(grad, _Move(*numbers[2:]), _Move(*numbers[:2])), None, None, None, None
 
     @staticmethod
     def jvp(ctx: AutogradContext, tangent: Tensor, *nothing: None) -> Tensor:
-        return _moved(tangent, *ctx.saved_tensors)
+        numbers = ctx.saved_tensors
+        return _moved(tangent, _Move(*numbers[:2]), _Move(*numbers[2:]))
 
 
-def _moved(x: Tensor, places: Tensor, back: Tensor) -> Tensor:
-    """What :class:`_Move` returns, with its type."""
-    moved: Tensor = _Move.apply(x, places, back)  # type: ignore[no-untyped-call]
+def _moved(x: Tensor, move: _Move, back: _Move) -> Tensor:
+    """What :class:`_Moved` returns, with its type."""
+    moved: Tensor = _Moved.apply(x, *move, *back)  # type: ignore[no-untyped-call]
     return moved
 
 

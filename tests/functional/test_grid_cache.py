@@ -1,14 +1,21 @@
 """What is kept of grids: bounded, equal to what is computed afresh, and usable everywhere."""
+from collections import Counter
+
 import pytest
 import torch
+from helpers import tiny_backbones
 from helpers.concurrent_calls import in_threads
 from helpers.relative_checks import results
 from helpers.tiny_backbones import randomize
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from mmposenc.attention import attend
-from mmposenc.encodings import IRPE
+from mmposenc.encodings import IRPE, RotaryEmbedding
 from mmposenc.functional import grids as grids_module
-from mmposenc.functional.grids import CACHE, GridCache
+from mmposenc.functional.grids import GridCache, cache_of
+
+CACHE = cache_of(torch.device('cpu'))
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +32,7 @@ def test_bounded_and_least_recently_used_goes_first():
         def make():
             made.append(key)
             return torch.zeros(size)
-        return cache.get_or_make(key, make, lambda value: [value])
+        return cache.get_or_make(key, make)
 
     first = get('a')
     get('b')
@@ -55,7 +62,7 @@ def test_alternating_grids_are_made_once(method, grids, monkeypatch):
     encoding = IRPE(4, 2, method, rpe_on='qk').double()
     randomize(encoding, 1.0)
     with monkeypatch.context() as patch:
-        patch.setattr(grids_module, '_may_keep', lambda: False)
+        patch.setattr(grids_module, 'may_store', lambda: False)
         expected = [run(encoding, grid, True) for grid in grids]
     assert CACHE.bytes == 0
     for _ in range(2):
@@ -104,3 +111,61 @@ def test_threads():
     for number, found in in_threads(attended, inputs, times=20):
         assert torch.equal(found, expected[number])
     assert CACHE.bytes == sum(size for _, size in CACHE._values.values())
+
+
+class Operators(TorchDispatchMode):
+    """Counts operators, and those that take a tensor of the CPU besides one number."""
+
+    def __init__(self):
+        super().__init__()
+        self.names, self.of_host = Counter(), []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.names[name] += 1
+        if any(isinstance(x, torch.Tensor) and x.device.type == 'cpu' and x.dim()
+               for x in tree_leaves((args, kwargs))):
+            self.of_host.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+#: Operators that make angles, offsets, places, masks and indices out of sizes.
+OF_SIZES = {'arange', 'round', 'roll', 'cos', 'sin', 'complex', 'clamp', 'eye', 'full', 'lt', 'ge'}
+
+
+@pytest.mark.parametrize('device', ['cpu', 'meta'])
+@pytest.mark.parametrize('name, encoding', [
+    ('swin', dict(type='mmposenc.RelativePositionBias')), ('vit', dict(type='mmposenc.IRPE')),
+    *(('vit', dict(type='mmposenc.RotaryEmbedding', **options)) for options in (
+        {}, dict(planes='halves', normalize='separate', periods=[1.0, 90.0]),
+        dict(directions=2, clamp=True))),
+    ('vit', dict(type='mmposenc.GTA')), ('pvt', dict(type='mmposenc.IRPE', rpe_on='qkv'))])
+def test_a_warm_pass_makes_nothing_of_the_grid(name, encoding, device, monkeypatch):
+    """Nor does the host send anything to an accelerator."""
+    options = dict(pos_encoding=None) if name == 'vit' else {}
+    model = tiny_backbones.BUILD[name](rel_pos_encoding=encoding, implementation='reference',
+                                       drop_path_rate=0.0, **options)
+    images = tiny_backbones.images().to(device)
+    model.to(device)(images)
+    monkeypatch.setattr(grids_module, 'may_store', lambda: True)
+    with Operators() as operators:
+        model(images)
+    assert OF_SIZES & set(operators.names) == set()
+    assert device == 'cpu' or not operators.of_host
+
+
+def test_what_is_learned_or_a_subclass_computes_is_not_stored():
+    class Own(RotaryEmbedding):
+        factor = 1.0
+
+        def angles(self, *args):
+            return super().angles(*args) * self.factor
+
+    x = torch.randn(1, 2, 6, 8)
+    for encoding in (RotaryEmbedding(8, 2, directions='learned'), Own(8, 2)):
+        first = encoding.rotate(x, x, (2, 3))[0]
+        with torch.no_grad():
+            encoding.freqs.mul_(2.0) if encoding.directions == 'learned' else None
+        encoding.factor = 2.0
+        second = encoding.rotate(x, x, (2, 3))[0]
+        assert not torch.allclose(first, second)

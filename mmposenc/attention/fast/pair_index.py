@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets
-from mmposenc.functional.grids import CACHE, GridCache
+from mmposenc.functional.grids import GridCache, stored
 
 from . import thresholds
 from .layout import Chunk
@@ -55,12 +55,10 @@ class PairIndex:
         def make_index() -> Tensor:
             if queries != self.all_queries:
                 return self._lookup_places(queries, halves)
-            key = ('pairs', self.buckets, self.by_key, halves, self.device)
-            return CACHE.get_or_make(key, lambda: self._lookup_places(queries, halves),
-                                     lambda index: [index])
+            return stored(('pairs', self.buckets, self.by_key, halves),
+                          lambda: self._lookup_places(queries, halves), self.device)
 
-        return self._indices.get_or_make((queries.start, queries.stop, halves), make_index,
-                                         lambda x: [x])
+        return self._indices.get_or_make((queries.start, queries.stop, halves), make_index)
 
     def _lookup_places(self, queries: slice, halves: int) -> Tensor:
         ids = self.buckets.ids(self.device, queries).contiguous()

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mmposenc.functional.buckets import Buckets, index_function, offset_buckets
-from mmposenc.functional.grids import CACHE, GridCache
+from mmposenc.functional.grids import GridCache, stored
 
 from . import thresholds
 from .layout import Chunk
@@ -102,7 +102,7 @@ class Runs:
                                self.patterns.num_patterns, chunk.size, self.buckets.query.width,
                                self.by_key)
 
-        return self._indices.get_or_make((chunk.size, chunk.first_row), make, list)
+        return self._indices.get_or_make((chunk.size, chunk.first_row), make)
 
 
 def run_indices(pattern: Tensor, num_patterns: int, heads: int, columns: int, by_key: bool
@@ -171,9 +171,8 @@ def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> 
     Returns:
         Patterns that others share: not to be written to.
     """
-    return CACHE.get_or_make(('row_patterns', buckets, dtype, device),
-                             lambda: _row_patterns(buckets, dtype, device),
-                             lambda patterns: [patterns.pattern, patterns.columns])
+    return stored(('row_patterns', buckets, dtype),
+                  lambda: _row_patterns(buckets, dtype, device), device)
 
 
 def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:

@@ -275,10 +275,11 @@ class _MMPretrainRotary(RotaryEmbedding):
         query, like = as_grid(q_grid, 'q_grid'), q.new_empty(0, dtype=torch.float32)
 
         def turned(x: Tensor, grid: Any) -> Tensor:
-            cos, sin = (angle.unflatten(-1, (2, -1)).repeat(1, 1, 1, 2).flatten(-2)
-                        for angle in self.cos_and_sin(grid, query, like))
+            angles = self.angles(grid, query, like)
+            angles = angles.unflatten(-1, (2, -1)).repeat(1, 1, 1, 2).flatten(-2)
             even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)
-            return (x * cos + torch.stack((-odd, even), -1).flatten(-2) * sin).to(x.dtype)
+            other = torch.stack((-odd, even), -1).flatten(-2)
+            return (x * angles.cos() + other * angles.sin()).to(x.dtype)
         return turned(q, query), turned(k, key_grid(q_grid, k_grid))
 
 
