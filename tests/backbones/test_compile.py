@@ -85,6 +85,37 @@ def test_few_graphs_for_many_batches(kind, backend, batches):
     assert counter.frame_count == padded + whole
 
 
+#: Whole models, with what their encodings draw in each step.
+WHOLE = {
+    'DeiT': dict(), 'iRPE': IRPE, **{name: dict(rel_pos_encoding=dict(
+        type='RotaryEmbedding', **options)) for name, options in {
+            'RoPE': {}, 'RoPE-Mixed': dict(directions='learned'),
+            'EVA-02': dict(axes='yx', reference_grid=(16, 16)),
+            'DINOv3': dict(planes='halves', normalize='separate', shift=0.1, jitter=1.2,
+                           rescale=2.0)}.items()},
+    'Swin': None, 'PVT': None}
+
+
+@pytest.mark.parametrize('kind', [pytest.param(kind, marks=() if kind in ('DINOv3', 'Swin') else (
+    pytest.mark.slow,)) for kind in WHOLE])
+def test_a_whole_model_is_one_graph_without_a_break(kind):
+    """In training; one graph more for all other sizes of images."""
+    own = {'Swin': lambda: Swin(embed_dims=8, num_layers=(2, 2), num_heads=(2, 2), window_size=4),
+           'PVT': lambda: _PVT(patch_sizes=(8,), **{**IRPE, 'mask_padding': False})}
+    model = own[kind]() if kind in own else ViT(**{**PLAIN, 'mask_padding': False}, **WHOLE[kind])
+    model, counter = randomize(model).train(), CompileCounterWithBackend('eager')
+    compiled = torch.compile(model, backend=counter, dynamic=True, fullgraph=True)
+    for side in (64, 96, 72):
+        images, results = torch.randn(2, 3, 64, side), []
+        for run in (model, compiled):
+            torch.manual_seed(side)
+            model.zero_grad()
+            sum(out.square().mean() for out in run(images)).backward()
+            results.append([p.grad for p in model.parameters() if p.grad is not None])
+        torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
+    assert counter.frame_count <= 2
+
+
 def test_rates_of_drop_path_share_a_graph():
     counter = CompileCounterWithBackend('aot_eager')
     x = torch.ones(64, 3, 4)
