@@ -1,11 +1,13 @@
-"""The table of README on your processor, a minute (DeiT) to several a model on a quiet machine.
+"""The table of README on your processor: DeiT first (a minute), then the longer ones, each row as
+soon as it is measured. Use a quiet machine.
 
     python benchmarks/headline.py                                  # float32, one thread
     python benchmarks/headline.py --dtype bfloat16 --threads 2
     ATEN_CPU_CAPABILITY=avx2 python benchmarks/headline.py         # as without AVX-512
     python benchmarks/headline.py --case 'RT-DETR-R18 640x640'     # with transformers installed
 
-Each cell is our time as a share of the peer's, training / inference, the median of rounds in turns.
+Each cell is our time as a share of the peer's, training / inference: the median of rounds in turns,
+and the least and largest of a round. Two runs on one machine differ by up to 0.08.
 "limit" is the share that the peer's linear layers and convolutions take alone, each by the faster
 of MKL and oneDNN: no implementation can be below it. The products of attention, which are not
 counted, come on top: half of our step of PVT, an eighth of that of DeiT (Zen 4). "memory" is the
@@ -33,7 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmposenc.functional.linear import onednn_product
 
-SHOWN = ('PVT-tiny 800x1344', 'Swin-T 800x1344', 'DeiT-S 224')
+SHOWN = ('DeiT-S 224', 'PVT-tiny 800x1344', 'Swin-T 800x1344')
 aten = torch.ops.aten
 #: Products with weights, which no implementation can do without.
 PRODUCTS = (aten.mm.default, aten.addmm.default, aten.convolution.default,
@@ -80,14 +82,14 @@ def measure(name: str, args: argparse.Namespace) -> str:
                                 dtype)
                       for model in list(models.values())[:2])
         times = paired_times({'peer': peer, 'ours': ours}, args.repeats, 'cpu')
-        ratios.append(times['ours'].ratio)
+        ratios.append(times['ours'].ratio_and_spread())
         with Products() as products:
             peer()
         limits.append(sum(count * fastest(*products.calls[kind], repeats=3)
                           for kind, count in products.counts.items()) / times['peer'].seconds)
         memory.append(peak_memory(ours, 'cpu') / peak_memory(peer, 'cpu'))
-    cells = (' / '.join(f'{value:.2f}' for value in each) for each in (ratios, limits, memory))
-    return f'| {name} | {" | ".join(cells)} |'
+    cells = (' / '.join(f'{value:.2f}' for value in each) for each in (limits, memory))
+    return f'| {name} | {" / ".join(ratios)} | {" | ".join(cells)} |'
 
 
 def main() -> None:

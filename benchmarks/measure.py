@@ -47,10 +47,17 @@ class Failed(float):
 
 
 class Paired(NamedTuple):
-    """Median seconds of a call, and median of its ratios to the first run's within each round."""
+    """Median seconds of a call; median, least and largest of its ratios to the first run's within
+    each round."""
 
     seconds: float
     ratio: float
+    least: float
+    largest: float
+
+    def ratio_and_spread(self) -> str:
+        """The ratio, with the least and the largest of a round."""
+        return f'{self.ratio:.2f} ({self.least:.2f} to {self.largest:.2f})'
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, repeats: int,
@@ -126,9 +133,10 @@ def paired_times(runs: Mapping[str, Run], repeats: int, device: str) -> dict[str
             times[name].append(failed if isinstance(failed, Failed)
                                else _sample(run, device, failed))
     base = next(iter(times.values()))
-    return {name: Paired(_median(each),
-                         _median([a / b for a, b in zip(each, base, strict=True)]))
-            for name, each in times.items()}
+    ratios = {name: [a / b for a, b in zip(each, base, strict=True)]
+              for name, each in times.items()}
+    return {name: Paired(_median(times[name]), _median(each), min(each), max(each))
+            for name, each in ratios.items()}
 
 
 def difference(run: Callable[[], Tensor], expected: Tensor, most: float) -> float:

@@ -32,6 +32,8 @@ def test_runs_are_called_in_turns_and_ratios_are_to_the_first():
     found = measure.paired_times({'a': taking('a', 0.01), 'b': taking('b', 0.03)}, 5, 'cpu')
     assert ''.join(order) == 'ab' + 'ab' * 5  # warm-up, rounds
     assert found['a'].ratio == 1.0 and found['b'].ratio == pytest.approx(3.0, rel=0.2)
+    assert found['b'].least <= found['b'].ratio <= found['b'].largest
+    assert found['a'].ratio_and_spread() == '1.00 (1.00 to 1.00)'
     assert found['a'].seconds == pytest.approx(0.01, rel=0.2)
 
 
