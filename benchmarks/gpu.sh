@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
-# Usage: bash benchmarks/gpu.sh [--list] [--tiny] a|b|c OUT
-# What to run first where there is a GPU, in order of value. Each command ends
-# within ten minutes (or is ended: its rows so far are kept), and is done once: run the part again
-# after an interruption. Logs and tables (.log, .md) go to the folder OUT, all tables of a part to
-# OUT/<part>.md. A row that cannot run says "failed"; so does a command, which a second run repeats.
+# Usage: bash benchmarks/gpu.sh [--list] [--tiny] q|a|b|c OUT
+# What to run first where there is a GPU, in order of value. Each command ends within its limit (or
+# is ended), and is done once: run the part again after an interruption. Every row of a table lands
+# in OUT/rows.csv as soon as it is printed, after the name of its command; OUT/<part>.log has all
+# output, OUT/done the names of what is finished. A row that cannot run says "failed"; so does a
+# command, which a second run repeats.
+#   q   a quarter of an hour: the tests on a GPU, while compilers fill their caches; then whole
+#       models by today's choices, eager and compiled, and larger chunks
 #   a   the tests that run on a GPU: every encoding, backbone and encoder of DETR against the CPU
 #       (tests/devices), and the tests that train
 #   b   implementations of attention by size and dtype, DETR's layer (with dropout), ContextPool
 #   c   training and inference of whole models against mmdet, timm and all pairs, eager and compiled
 #   --list   print the commands, run none
 #   --tiny   on the CPU at the smallest sizes, to see that the commands run
-#   PYTHON   of an environment with a CUDA build of torch, Triton, torchvision and timm
-#            (default: .venv/bin/python)
+#   PYTHON   of an environment with a CUDA build of torch, Triton, torchvision, timm and, for
+#            RT-DETR's peer, transformers (default: .venv/bin/python)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -27,7 +30,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case ${1:-} in a | b | c) part=$1 ;; *) fail "needs a part a, b or c, got '${1:-}'" ;; esac
+case ${1:-} in q | a | b | c) part=$1 ;; *) fail "needs a part q, a, b or c, got '${1:-}'" ;; esac
 out=${2:-}
 [ -n "$out" ] || [ -n "$list" ] || fail "needs a folder OUT for logs and tables"
 [ $# -le 2 ] || fail "needs a part and a folder, got also '$3'"
@@ -37,9 +40,20 @@ on=(--device cuda)
 [ -z "$tiny" ] || on=(--device cpu --tiny)
 failures=0
 
-# item NAME COMMAND...: run once, keep its log and its tables.
+export PYTHONUNBUFFERED=1 TORCHINDUCTOR_FX_GRAPH_CACHE=1
+export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-${TMPDIR:-/tmp}/mmposenc-inductor}
+limit=580
+
+# rows NAME: the rows of tables in its input as lines of csv.
+rows() {
+    awk -v name="$1" '/^\|/ && !/^\|-/ {
+        gsub(/"/, "\"\""); sub(/^\| */, ""); sub(/ *\|$/, ""); gsub(/ *\| */, "\",\"")
+        print "\"" name "\",\"" $0 "\""; fflush() }'
+}
+
+# item NAME COMMAND...: run once, keep its output and its rows.
 item() {
-    local name=$1 log=$out/$1.log start=$SECONDS
+    local name=$1 log=$out/$part.log start=$SECONDS code=0
     shift
     if [ -n "$list" ]; then
         printf '%s: ' "$name"
@@ -47,25 +61,56 @@ item() {
         echo
         return
     fi
-    if [ -f "$out/$name.done" ]; then
+    if grep -qx "$name" "$out/done" 2>/dev/null; then
         echo "gpu.sh: $name is done"
         return
     fi
-    echo "gpu.sh: $name ..."
-    local code=0
-    timeout --kill-after 20 580 "$@" >"$log" 2>&1 || code=$?
-    grep -E '^\||`python benchmarks/' "$log" >"$out/$name.md" || rm -f "$out/$name.md"
+    echo "gpu.sh: $name ..." | tee -a "$log"
+    timeout --kill-after 20 "$limit" "$@" 2>&1 | tee -a "$log" | rows "$name" >>"$out/rows.csv" ||
+        code=$?
     if [ "$code" = 0 ]; then
-        touch "$out/$name.done"
+        echo "$name" >>"$out/done"
         echo "gpu.sh: $name: $((SECONDS - start)) s"
     else
         failures=$((failures + 1))
-        echo "gpu.sh: $name failed ($code, 124: after 580 s); the end of $log:"
+        echo "gpu.sh: $name failed ($code, 124: after $limit s); the end of $log:"
         tail -n 3 "$log"
     fi
 }
 
 bench() { item "$1" "$python" "benchmarks/$2.py" "${@:3}" "${on[@]}"; }
+
+# What q compiles: NAME CASE BATCH MODELS..., in order of value.
+quarter() {  # COMMAND, called with each of them and its dtype
+    local dtype
+    for dtype in bfloat16 float32; do
+        "$1" swin $dtype 'Swin-T 224' 64
+        "$1" deit $dtype 'DeiT-S 224' 64 --only timm ours 'ours, iRPE k'
+        "$1" pvt $dtype 'PVT-tiny 224' 64
+    done
+}
+
+quarter_row() { bench "q-$1-$2" models --case "$3" --dtype "$2" --batch "$4" --compile "${@:5}"; }
+
+quarter_warm() {
+    timeout 200 "$python" benchmarks/models.py --case "$3" --dtype "$2" --batch "$4" --compile \
+        --repeats 1 --no-memory "${@:5}" "${on[@]}" >>"$out/warm.log" 2>&1 &
+}
+
+part_q() {
+    [ -n "$list$tiny" ] || quarter quarter_warm
+    limit=200
+    item q-devices env "MMPOSENC_DEVICE=$([ -n "$tiny" ] && echo meta || echo cuda)" \
+        "$python" -m pytest -q --tb=line tests/devices
+    wait
+    limit=100
+    quarter quarter_row
+    bench q-rt-detr models --case 'RT-DETR-R18 640x640' --dtype bfloat16 --batch 8
+    for bytes in 16 64 256; do
+        bench "q-chunks-$bytes" relative implementations --rows 4200 --only 'IRPE product k' \
+            --dtype bfloat16 --chunk-mib "$bytes"
+    done
+}
 
 part_a() {
     item a-environment "$python" -m torch.utils.collect_env
@@ -121,9 +166,6 @@ if [ -z "$list" ]; then
 fi
 "part_$part"
 if [ -z "$list" ]; then
-    find "$out" -maxdepth 1 -name "$part-*.md" -print0 | sort -z |
-        xargs -0 -r awk 'FNR == 1 { n = split(FILENAME, path, "/"); print "\n## " path[n] "\n" }
-                         { print; if (/`python benchmarks/) print "" }' >"$out/$part.md"
-    echo "gpu.sh: tables in $out/$part.md; $failures commands failed"
+    echo "gpu.sh: rows in $out/rows.csv; $failures commands failed"
     [ "$failures" = 0 ]
 fi

@@ -55,6 +55,7 @@ from measure import (
 from torch import Tensor
 
 from mmposenc.attention import attend
+from mmposenc.attention.fast import thresholds
 from mmposenc.encodings import IRPE, RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -406,7 +407,10 @@ def main() -> None:
     parser.add_argument('--only', nargs='*', help='parts of the names of encodings; not '
                         'for targets')
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
+    parser.add_argument('--chunk-mib', type=int, help='of the buffer of a chunk on a GPU')
     args = parse(parser)
+    if args.chunk_mib:
+        thresholds.ACCELERATOR_CHUNK_BYTES = args.chunk_mib * 2 ** 20
     tables[args.table](args)
 
 

@@ -16,7 +16,7 @@ def listed(part):
     return {name: shlex.split(command) for name, command in found.items()}
 
 
-@pytest.mark.parametrize('part', 'abc')
+@pytest.mark.parametrize('part', 'qabc')
 def test_every_command_exists_and_takes_its_arguments(part, monkeypatch, capsys):
     """argparse of every benchmark reads them, and every file is there."""
     modules = {}

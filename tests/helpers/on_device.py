@@ -48,11 +48,15 @@ def check(model, call, inputs):
     expected = step(model, call, inputs)
     exact = step(copy.deepcopy(model).double(), call,
                  [x.double() if x.is_floating_point() else x for x in inputs])
-    largest = max(float(x.abs().max()) for x in exact[1])
-    for found, wanted, precise in zip((*outs, *grads), (*expected[0], *expected[1]),
-                                      (*exact[0], *exact[1]), strict=True):
+    largest, wrong = max(float(x.abs().max()) for x in exact[1]), []
+    for number, (found, wanted, precise) in enumerate(zip(
+            (*outs, *grads), (*expected[0], *expected[1]), (*exact[0], *exact[1]), strict=True)):
         span = float(precise.detach().abs().max())
         # A gradient that is zero, such as that of a bias before a BatchNorm or of a number that
         # all logits have in common, is a sum of large numbers: what remains is their rounding.
         atol = 1e-3 * max(span, 1e-3) if span > 1e-9 * largest else 1e-5 * max(largest, 1.0)
-        torch.testing.assert_close(found.cpu(), wanted, atol=atol, rtol=1e-3)
+        try:
+            torch.testing.assert_close(found.cpu(), wanted, atol=atol, rtol=1e-3)
+        except AssertionError as error:  # The others say where the difference begins.
+            wrong.append(f'tensor {number}, {tuple(wanted.shape)}: {error}')
+    assert not wrong, '\n'.join(wrong)
