@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch._dynamo  # its settings are put back after each test where it is imported before
+from helpers import tiny_backbones
 from helpers.scripts import load_script
 
 from mmposenc.encodings import ENCODINGS
@@ -64,6 +65,15 @@ def test_no_row_is_silently_uncompiled_or_left_out(capsys):
     with measure.row('case', 3):
         raise ValueError('no such form')
     assert capsys.readouterr().out == '| case | 3 | failed: ValueError: no such form |\n'
+
+
+def test_kernels_are_counted_as_a_gpu_starts_them():
+    """Attention is one, with a table too, and nothing is made of the grid."""
+    launches = load_script('benchmarks', 'launches')
+    forward, step = launches.counted(tiny_backbones.BUILD['vit'](rel_pos_encoding=dict(
+        type='IRPE')), False, 32)
+    assert forward['attention'] == step['attention'] == step['attention_backward'] == 4
+    assert forward['gather'] == 4 and not {'arange', 'view', '_softmax'} & set(forward)
 
 
 def test_the_peak_of_a_cpu_is_what_a_call_adds():
