@@ -17,7 +17,7 @@ from helpers.relative_checks import (
 )
 
 from mmposenc.functional import Grid
-from mmposenc.functional.grids import CACHE
+from mmposenc.functional.grids import cache_of
 
 GRID = (3, 4)
 #: Of each class one, and those whose terms differ.
@@ -176,7 +176,7 @@ def test_torchs_default_dtype_rounds_no_offset(name):
     with torch.no_grad():
         expected = attend(*inputs, encoding, grid, key, implementation='reference')[0]
         torch.set_default_dtype(torch.bfloat16)
-        CACHE.clear()
+        cache_of(torch.device('cpu')).clear()
         for how in ('reference', 'chunked'):
             found = attend(*inputs, encoding, grid, key, implementation=how)[0]
             torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
