@@ -13,6 +13,7 @@ from typing import Any
 _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
     'model': {
         'openmmlab.mmpretrain.resnet': ('CPResNet',),
+        'openmmlab.mmpretrain.convnext': ('ConvNeXt',),
         'backbones.vit': ('DeiT', 'ViT'),
         'backbones.eomt': ('EoMT',),
         'backbones.layers': ('LayerNorm2d',),

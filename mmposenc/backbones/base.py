@@ -9,7 +9,7 @@ from typing import Any
 from ..config_types import ReadOnlyConfig
 from ..signatures import parameters_of
 from ..terminal.messages import suggestion_text
-from .checkpoints import load_pretrained
+from .checkpoints import load_of_init_cfg
 from .optional_mmengine import BaseModule, is_pretrained
 from .shared_arguments import SharedArguments
 
@@ -113,17 +113,10 @@ class Backbone(BaseModule):
         Raises:
             ValueError: the checkpoint does not fit, unless ``strict=False``.
         """
-        cfg = self.init_cfg
-        if not is_pretrained(cfg):
+        if not is_pretrained(self.init_cfg):
             super().init_weights()
             return
-        options = {key: value for key, value in cfg.items() if key != 'type'}
-        unknown = sorted(set(options) - {'checkpoint', 'prefix', 'strict', 'map_location'})
-        if unknown or 'checkpoint' not in options:
-            raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
-                             f'and strict; unknown: {unknown}')
-        load_pretrained(self, options['checkpoint'], prefix=options.get('prefix'),
-                        strict=options.get('strict', True))
+        load_of_init_cfg(self, self.init_cfg)
         self._is_init = True
 
     def get_layer_depth(self, param_name: str, prefix: str = 'backbone.') -> tuple[int, int]:

@@ -15,7 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint import SOURCES, Converted, convert_with_report, recognise
+from ..checkpoint import (
+    SOURCES,
+    Converted,
+    convert_with_report,
+    recognise,
+    under_names_of_network,
+)
 from ..checkpoint.encoding_names import (
     BUT_ENCODINGS,
     GRIDS,
@@ -28,9 +34,10 @@ from ..checkpoint.key_biases import join_biases
 from ..checkpoint.mismatch import mismatch_text
 from ..checkpoint.numbers import copy_weights
 from ..checkpoint.rules import SUPPORTED, names_text
+from ..config_types import ConfigType
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from .arch_of_weights import look_alikes, needed_options
-from .fitting import fit_weights
+from .fitting import fit_weights, leave_out_classifier
 from .optional_mmengine import print_log
 
 State = Mapping[str, Tensor]
@@ -101,12 +108,17 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     if averages := set(file.ignored) & {'state_dict_ema', 'model_ema'}:  # timm's, DeiT's
         print_log(f'{name}: averaged weights, {names_text(sorted(averages))}, are not taken: give '
                   'a file or a dict of these alone if you want them', 'current', logging.WARNING)
-    is_backbone, source, state = hasattr(model, 'archs'), None, file.state_dict
+    is_backbone, source = hasattr(model, 'archs'), None
     if is_backbone:
-        converted = _under_our_names(model, state, prefix, name)
+        converted = _under_our_names(model, file.state_dict, prefix, name)
         source, state = converted.source, fit_weights(model, converted, name)
     else:
-        state = convert_drop_ins(model, _converted_detector(model, state, name), name)
+        named, network = under_names_of_network(file.state_dict, model.state_dict().keys(), prefix)
+        if network:
+            print_log(f'{name}: weights of {SOURCES[network].files}, under names of this project',
+                      'current')
+            named = leave_out_classifier(model, named, name)
+        state = convert_drop_ins(model, named, name)
     weights = model.state_dict()
     slots = _replaced_slots(model, weights, state, strict, same_model)
     fitting = _fitting_weights(weights, state)
@@ -129,6 +141,21 @@ def load_pretrained(model: nn.Module, checkpoint: State | Mapping[str, object] |
     return Loaded(source, list(fitting), misfits, file.meta)
 
 
+def load_of_init_cfg(model: nn.Module, init_cfg: ConfigType) -> None:
+    """Load the file of an ``init_cfg`` of type Pretrained (:func:`load_pretrained`).
+
+    Raises:
+        ValueError: it has no file, or unknown options; or the file does not fit.
+    """
+    options = {key: value for key, value in init_cfg.items() if key != 'type'}
+    unknown = sorted(set(options) - {'checkpoint', 'prefix', 'strict', 'map_location'})
+    if unknown or 'checkpoint' not in options:
+        raise ValueError(f"init_cfg={dict(init_cfg)!r} must have a checkpoint, and may have prefix "
+                         f'and strict; unknown: {unknown}')
+    load_pretrained(model, options['checkpoint'], prefix=options.get('prefix'),
+                    strict=options.get('strict', True))
+
+
 def _log_new_weights(name: str, new: list[str], encodings: list[str], level: int) -> None:
     """Log which weights keep their initial values."""
     if new:
@@ -137,21 +164,6 @@ def _log_new_weights(name: str, new: list[str], encodings: list[str], level: int
     if encodings:
         print_log(f'{name} was trained without {names_text(encodings, 2)}: with zero_init=True a '
                   'new encoding does not change the outputs at first', 'current', level)
-
-
-def _converted_detector(model: nn.Module, state: State, name: str) -> State:
-    """The weights of a release's whole detector under the names of a detector here; others as they
-    are."""
-    if any(key in state for key in model.state_dict()):
-        return state
-    with suppress(ValueError):  # The message about what does not fit says it.
-        source = recognise(state)
-        if source is not None and SOURCES[source].of_detector:
-            converted = convert_with_report(state, source)
-            print_log(f'{name}: weights of {SOURCES[source].files}, under names of this project',
-                      'current')
-            return converted.state_dict
-    return state
 
 
 def convert_drop_ins(model: nn.Module, state: State, name: str = 'checkpoint'
@@ -196,11 +208,9 @@ def _under_our_names(backbone: nn.Module, weights: State, prefix: str | None, na
         converted = convert_with_report(state)
         if converted.source is None:
             return converted
-        if SOURCES[converted.source].of_detector and not {
+        if (network := SOURCES[converted.source].network) and not {
                 f'backbone.{key}' for key in backbone.state_dict()} & set(converted.state_dict):
-            raise ValueError('these are weights of a whole detector: convert them with '
-                             f'`mmposenc convert {converted.source}`, and give the result to '
-                             'load_from')
+            raise ValueError(f'these are weights of {network.format(source=converted.source)}')
         if alike := '; '.join(f'{who} ({" ".join(options)})' for who, options
                               in look_alikes(converted.state_dict, type(backbone).__mro__,
                                              weights).items()):

@@ -63,7 +63,7 @@ def fit_weights(backbone: nn.Module, converted: Converted, file: str) -> dict[st
                         'rotary positions turn them: qkv_bias=True has its features')
     for warning in warnings:
         print_log(f'{file}: {warning}', 'current', logging.WARNING)
-    return _leave_out_classifier(backbone, state, file)
+    return leave_out_classifier(backbone, state, file)
 
 
 def fit_encodings(backbone: nn.Module, state: Mapping[str, Tensor], file: str) -> dict[str, Tensor]:
@@ -283,8 +283,9 @@ def _fit_biases(table: Tensor, module: RelativePositionBias, window: tuple[int, 
                              module.resize or 'bicubic').flatten(1).t()
 
 
-def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
-                          ) -> dict[str, Tensor]:
+def leave_out_classifier(backbone: nn.Module, state: Mapping[str, Tensor], name: str
+                         ) -> dict[str, Tensor]:
+    """Leave out a classifier's norm and tokens that the backbone does not have, and log it."""
     names = set(backbone.state_dict())
     left_out = [key for key in state if key not in names and _CLASSIFIER.fullmatch(key)]
     tokens = [key for key in left_out if key.endswith('_token')]

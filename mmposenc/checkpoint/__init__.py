@@ -7,7 +7,7 @@ the others.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import product
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import (
     beit,
+    convnext,
     deepseek,
     detr,
     dfine,
@@ -39,8 +40,8 @@ from .to_timm import back_to_timm
 #: All sources by their names. Each is declared beside its tables of names. A file is of the first
 #: whose rules know all of its names, else of the first that leaves out what lies around a tower.
 SOURCES: dict[str, Source] = {source.name: source for each in (
-    pvt, deepseek, vit, eva, vit_names, detr, rtdetr, dfine, rfdetr, beit, swin, sam, mm_vit, eomt)
-    for source in each.SOURCES}
+    pvt, deepseek, vit, eva, vit_names, detr, rtdetr, dfine, rfdetr, convnext, beit, swin, sam,
+    mm_vit, eomt) for source in each.SOURCES}
 
 #: Patterns that only names of this project's backbones match together.
 _OURS = (r'(.*\.)?patch_embed\.projection\.weight', r'(.*\.)?blocks\.\d+\.mlp\..*')
@@ -187,6 +188,32 @@ def _converted_part(state: State, prefix: str, source: Source) -> Converted:
         f'{prefix}{name}': reason for name, reason in converted.dropped.items()})
 
 
+def under_names_of_network(state_dict: State, names: Set[str], prefix: str | None = None
+                           ) -> tuple[State, str | None]:
+    """Weights for a network of another library, of its releases or of a model that contains it.
+
+    Args:
+        state_dict: weights under any names.
+        names: of the network's weights.
+        prefix: what stands before them; by default '' or 'backbone.'.
+
+    Returns:
+        Those weights under names of which the network has most, and the source if they were
+        converted.
+    """
+    prefixes = ['', 'backbone.'] if prefix is None else [f'{prefix.removesuffix(".")}.']
+    choices: list[tuple[State, str | None]] = [
+        (_part(state_dict, each) if each else state_dict, None) for each in prefixes]
+    has_all = any(names <= each.keys() for each, _ in choices)
+    # What does not fit, or has not the dimensions that its names require, stays as it is.
+    with suppress(ValueError, ArithmeticError, LookupError, RuntimeError, TypeError):
+        source = None if has_all else recognise(state_dict)
+        if source is not None and SOURCES[source].network:
+            converted = convert_with_report(state_dict, source).state_dict
+            choices += [(_part(converted, each), source) for each in prefixes]
+    return max(choices, key=lambda each: len(names & each[0].keys()))
+
+
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """The weights of :func:`convert_with_report`, without the report.
 
@@ -200,4 +227,5 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 __all__ = ['Converted', 'SOURCES', 'TIMM', 'convert', 'convert_back', 'convert_with_report',
-           'load_checkpoint', 'read_checkpoint', 'recognise', 'write_checkpoint']
+           'load_checkpoint', 'read_checkpoint', 'recognise', 'under_names_of_network',
+           'write_checkpoint']

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, rules_to_ours
+from .rules import DETECTOR, Pair, Rule, Source, State, rules_to_ours
 from .vit import IRPE_TABLES
 
 #: The category numbers of COCO that are in use: 80 of the numbers from 1 to 90.
@@ -143,10 +143,10 @@ _WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
 SOURCES = (
     # The source of a DETR, or of its transformer alone. Of 91 category numbers and 'no object', the
     # 80 classes of COCO and 'no object' are kept.
-    Source('irpe-detr', _DETR, _WRAPPERS, of_detector=True,
+    Source('irpe-detr', _DETR, _WRAPPERS, network=DETECTOR,
            files='the releases of DETR and iRPE-DETR'),
     # Deformable DETR on one level or several, with box refinement and with two stages; only the 80
     # classes of COCO are kept.
-    Source('deformable-detr', _deformable_rules, _WRAPPERS, of_detector=True,
+    Source('deformable-detr', _deformable_rules, _WRAPPERS, network=DETECTOR,
            files='the release of Deformable DETR'),
 )

@@ -3,7 +3,7 @@ and of Hugging Face, for :class:`mmposenc.DFINE` on :class:`mmposenc.HGNetV2`.""
 from __future__ import annotations
 
 from .rtdetr import HUGGING_FACE, detector_rules, huggingface_rules, mlp_rule
-from .rules import Rule, Source
+from .rules import DETECTOR, Rule, Source
 
 _DFINE = (
     Rule(r'backbone\.stem\.(.*)', r'backbone.timm_model.stem.\1'),
@@ -33,8 +33,8 @@ _HUGGING_FACE = (
 
 SOURCES = (
     # A whole detector, or its backbone alone.
-    Source('d-fine', _DFINE, ((r'^(?=stem\.|stages\.)', 'backbone.'),), of_detector=True,
+    Source('d-fine', _DFINE, ((r'^(?=stem\.|stages\.)', 'backbone.'),), network=DETECTOR,
            files="the releases of D-FINE and DEIM's D-FINE"),
-    Source('huggingface-d-fine', huggingface_rules(_DFINE), _HUGGING_FACE, of_detector=True,
+    Source('huggingface-d-fine', huggingface_rules(_DFINE), _HUGGING_FACE, network=DETECTOR,
            files='D-FINE of Hugging Face'),
 )

@@ -59,7 +59,7 @@ def read_checkpoint(checkpoint: str | Path | Mapping[str, object], name: str | N
     if find_spec('mmengine') is None:
         raise ValueError(f'checkpoint={str(checkpoint)!r}: without mmengine it must be a file, '
                          'hf:// or timm://; download it and give the file')
-    from .mmengine_loading import CheckpointLoader
+    from mmengine.runner.checkpoint import CheckpointLoader  # which mmengine_loading changes
 
     return _unwrap(CheckpointLoader.load_checkpoint(str(checkpoint), map_location='cpu'), name)
 

@@ -22,8 +22,11 @@ from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
+from . import SOURCES, recognise, under_names_of_network
+from .file_weights import read_checkpoint
 from .loading import load_checkpoint
 from .numbers import copying
+from .rules import names_text
 
 if TYPE_CHECKING:
     from torch.serialization import MAP_LOCATION
@@ -69,13 +72,31 @@ _load_state_dict = _mmengine.load_state_dict
 @wraps(_load_state_dict)
 def load_state_dict(module: nn.Module, state_dict: Mapping[str, Tensor], *args: Any, **kwargs: Any
                     ) -> None:
-    """Replaces mmengine's function of this name, which logs errors of copying, and goes on."""
+    """Replaces mmengine's function of this name, which logs errors of copying, and goes on. Files
+    of releases get the names of a network of another library."""
     wraps_model = _mmengine.is_model_wrapper(module) or isinstance(module, _mmengine.BaseTTAModel)
     model: Any = module.module if wraps_model else module
+    if not any(isinstance(value, Tensor) for value in state_dict.values()):
+        state_dict = read_checkpoint(state_dict, 'the checkpoint').state_dict
+    state_dict, _ = under_names_of_network(state_dict, model.state_dict().keys())
     with copying(model, state_dict, 'the checkpoint'):
         _load_state_dict(module, state_dict, *args, **kwargs)
 
 
+def load_with_prefix(prefix: str, filename: str, map_location: MAP_LOCATION = None
+                     ) -> Mapping[str, Tensor]:
+    """Replaces mmengine's function ``_load_checkpoint_with_prefix``; a file of a release needs no
+    prefix, because :func:`load_state_dict` knows its names."""
+    loaded = CheckpointLoader.load_checkpoint(filename, map_location)
+    state, prefix = read_checkpoint(loaded, filename).state_dict, f'{prefix.removesuffix(".")}.'
+    behind = {name.removeprefix(prefix): value for name, value in state.items()
+              if name.startswith(prefix)}
+    if not behind and not ((source := recognise(state)) and SOURCES[source].network):
+        raise ValueError(f'{filename} has no weights with {prefix=}, but {names_text(list(state))}')
+    return behind or state
+
+
+_mmengine._load_checkpoint_with_prefix = load_with_prefix
 _mmengine.load_state_dict = load_state_dict
 _mmengine.load_from_local = load_from_local
 _mmengine.load_url = load_url

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .detr import rows_of_coco_classes
 from .rtdetr import layer_pairs
-from .rules import Rule, Source, State, rules_to_ours
+from .rules import DETECTOR, Rule, Source, State, rules_to_ours
 from .vit import vit_pairs
 from .vit_names import HUGGINGFACE_TRUNK, MASK_TOKEN
 
@@ -55,7 +55,7 @@ _OURS = Rule(r'(?:neck|decoder|memory_trans_\w+|bbox_head|query_\w+)\..*', r'\g<
 
 
 SOURCES = tuple(
-    Source(name, _DETECTOR, parts, of_detector=True, files=files, then=Source(
+    Source(name, _DETECTOR, parts, network=DETECTOR, files=files, then=Source(
         name, lambda state: (*rules_to_ours(vit_pairs(state)), _OURS)))
     for name, parts, files in (
         ('rf-detr', ((r'^(model\.)?(backbone\.0\.encoder\.encoder\.)?', ''),),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from .rules import Pair, Rule, Source, State, joined_pair, rules_to_ours
+from .rules import DETECTOR, Pair, Rule, Source, State, joined_pair, rules_to_ours
 
 #: The number of a convolution and of its BatchNorm in mmdet's stem and shortcut.
 _STEM = {'conv': (0, 3, 6), 'norm': (1, 4, 7)}
@@ -149,7 +149,7 @@ def huggingface_rules(rules: Sequence[Rule]) -> Callable[[State], tuple[Rule, ..
 SOURCES = (
     # A whole detector, or its backbone alone.
     Source('rt-detr', _RTDETR, ((r'^(?=conv1\.conv1_|res_layers\.)', 'backbone.'),),
-           of_detector=True, files="the releases of RT-DETR, RT-DETRv2 and DEIM's RT-DETRv2"),
-    Source('huggingface-rt-detr', huggingface_rules(_RTDETR), HUGGING_FACE, of_detector=True,
+           network=DETECTOR, files="the releases of RT-DETR, RT-DETRv2 and DEIM's RT-DETRv2"),
+    Source('huggingface-rt-detr', huggingface_rules(_RTDETR), HUGGING_FACE, network=DETECTOR,
            files='RT-DETR and RT-DETRv2 of Hugging Face'),
 )

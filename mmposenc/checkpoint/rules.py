@@ -16,9 +16,12 @@ from torch import Tensor
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, ViT-5, MAE, DINO, DINOv2, DINOv3, Sapiens2, '
              'CLIP, SigLIP, SAM, SAM 3, DeepSeek-V4, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
-             'Twins, Swin, DETR, iRPE-DETR, Deformable DETR, RT-DETR, D-FINE and RF-DETR, and '
-             "timm's of the models that docs/weights.md lists")
+             'Twins, Swin, ConvNeXt, DETR, iRPE-DETR, Deformable DETR, RT-DETR, D-FINE, RF-DETR, '
+             "and timm's of the models that docs/weights.md lists")
 
+#: What to do with the weights of a whole detector.
+DETECTOR = ('a whole detector: convert them with `mmposenc convert {source}`, and give the result '
+            'to load_from')
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).
 Rename = Callable[['re.Match[str]', Tensor, Mapping[str, Tensor]], Mapping[str, Tensor]]
 
@@ -190,7 +193,8 @@ class Source(NamedTuple):
         outside: why names that ``names`` leaves out are dropped.
         then: the source to whose names the rules convert; None: to this project's names.
         timm: the class of timm's models that weights go back to.
-        of_detector: whether the names are those of a whole detector.
+        network: for weights that get the names of another library's network: which it is, and what
+            to do with them if a backbone of this project gets them; '' for all others.
         files: whose files have these names, as docs/weights.md lists them.
         refuses: other networks with names like these.
     """
@@ -202,7 +206,7 @@ class Source(NamedTuple):
     outside: str = ''
     then: Source | None = None
     timm: Family | None = None
-    of_detector: bool = False
+    network: str = ''
     files: str = ''
     refuses: Sequence[Refusal] = ()
 

@@ -5,6 +5,7 @@ from functools import partial
 import torch
 import yaml
 from timm.layers import RmsNorm, SwiGLUPacked
+from timm.models.convnext import ConvNeXt
 from timm.models.deepseek_vit import DeepseekVitEncoder
 from timm.models.eva import Eva
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
@@ -38,6 +39,7 @@ SWIN = dict(img_size=32, patch_size=4, embed_dim=12, depths=(2, 1), num_heads=(2
             window_size=4, num_classes=5)
 SAM = partial(VisionTransformerSAM, **dict(SIZES, patch_size=4), use_rel_pos=True, window_size=3,
               global_attn_indexes=(1,), neck_chans=6)
+CONVNEXT = partial(ConvNeXt, depths=(1, 1, 1, 1), dims=(8, 16, 24, 32), num_classes=5)
 #: Models of timm by the beginning of a kind's name; the first that fits holds.
 MODELS = {
     'dinov2, of FSDP': [GIANT], 'dinov2, hugging': [SCALED, GIANT], 'dinov2': [SCALED, REGISTERS],
@@ -52,6 +54,7 @@ MODELS = {
     'clip': [CLIP],
     'dinov3 gated': [GATED], 'dinov3, ': [DINOV3],
     'dinov3': [DINOV3, partial(DINOV3, qkv_bias=False), GATED],
+    'convnext v2': [partial(CONVNEXT, use_grn=True, ls_init_value=None)], 'convnext': [CONVNEXT],
     'pvt v2': [PVT_V2], 'segformer': [PVT_V2], 'swin v2': [partial(SwinTransformerV2, **SWIN)],
     'swin': [partial(SwinTransformer, **SWIN)], 'sam': [SAM], 'vitdet': [SAM]}
 KINDS = yaml.safe_load((ROOT / 'tests' / 'golden' / 'published_names.yaml').read_text())
@@ -86,7 +89,7 @@ def published(kind: str, state: State) -> State:
             file[theirs] = COMPUTED.get(theirs.rpartition('.')[2], torch.zeros(1, 2))
             continue
         ours, _, how = ours.partition(' ')
-        for number in map(str, range(3)):
+        for number in map(str, range(4)):
             for end in ('', '.weight', '.bias'):
                 name = ours.replace('#', number) + end
                 if name in state:
@@ -105,6 +108,8 @@ def _value(state: State, name: str, how: str) -> Tensor:
         return value.permute(0, 2, 3, 1).flatten(1) if value.dim() == 4 else value
     if how == 'masked':  # DINOv3 has a bias of the keys, and a mask that leaves it out
         return torch.cat((value, torch.randn_like(value), state[name.replace('q_bias', 'v_bias')]))
+    if how == 'row':
+        return value[None, None, None]
     if how == 'frames':  # two that sum up to that of an image
         return torch.stack((value / 4, value * 0.75), 2)
     if how == 'merged':  # channel, row, column

@@ -7,9 +7,8 @@ from typing import Any
 from mmpretrain.models.backbones import TIMMBackbone
 from torch import nn
 
+from mmposenc.backbones.checkpoints import load_of_init_cfg
 from mmposenc.backbones.optional_mmengine import is_pretrained
-
-from .resnet_vd import load_released
 
 
 class HGNetV2(TIMMBackbone):
@@ -47,7 +46,7 @@ class HGNetV2(TIMMBackbone):
     def init_weights(self) -> None:
         """Initialise as timm does, or load a file."""
         if is_pretrained(self.init_cfg):
-            load_released(self, self.init_cfg['checkpoint'])
+            load_of_init_cfg(self, self.init_cfg)
 
 
 __all__ = ['HGNetV2']

@@ -5,9 +5,8 @@ from mmcv.cnn import build_conv_layer, build_norm_layer
 from mmdet.models.backbones import ResNetV1d
 from torch import nn
 
-from mmposenc.backbones.checkpoints import load_pretrained
+from mmposenc.backbones.checkpoints import load_of_init_cfg
 from mmposenc.backbones.optional_mmengine import is_pretrained
-from mmposenc.checkpoint import convert_with_report, read_checkpoint
 
 
 class ResNetVD(ResNetV1d):
@@ -37,20 +36,7 @@ class ResNetVD(ResNetV1d):
         if not is_pretrained(self.init_cfg):
             super().init_weights()
             return
-        load_released(self, self.init_cfg['checkpoint'])
-
-
-def load_released(backbone: nn.Module, checkpoint: str) -> None:
-    """Load a release's file of a backbone, or of a detector with it.
-
-    Raises:
-        ValueError: it does not fit.
-    """
-    state = convert_with_report(read_checkpoint(checkpoint).state_dict).state_dict
-    if inner := {name.removeprefix('backbone.'): value for name, value in state.items()
-                 if name.startswith('backbone.')}:
-        state = inner
-    load_pretrained(backbone, state, name=str(checkpoint))
+        load_of_init_cfg(self, self.init_cfg)
 
 
 __all__ = ['ResNetVD']
