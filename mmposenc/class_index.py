@@ -53,7 +53,7 @@ _CLASSES_OF: dict[str, dict[str, tuple[str, ...]]] = {
         'openmmlab.mmdet.detr.decoders': ('DeformableEncoderLayer',),
         'openmmlab.mmdet.detr.pixel_decoders': ('MSDeformAttnPixelDecoder',
                                                 'TransformerEncoderPixelDecoder'),
-        'openmmlab.necks': ('ConcatPyramid', 'SimpleFeaturePyramid'),
+        'openmmlab.necks': ('ConcatPyramid', 'STA', 'SimpleFeaturePyramid'),
     },
     'dataset': {
         'openmmlab.mmseg.datasets': ('ADE20KDataset', 'SegDataset'),

@@ -65,8 +65,8 @@ class EoMT(ViT):
     @takes_arch
     def __init__(self, arch: str | None = None, *, num_classes: int, num_queries: int = 100,
                  query_blocks: int = 4, num_upscales: int | None = None, **shared: Any) -> None:
-        for name in ('out_indices', 'neck_channels'):
-            if shared.get(name) is not None:
+        for name in ('out_indices', 'neck_channels', 'with_image'):
+            if shared.get(name) not in (None, False):
                 raise ValueError(f'{name}={shared[name]!r}: EoMT returns classes and masks; leave '
                                  f'it out, or use ViT for maps')
         layers, patch = shared['num_layers'], max(pair(shared.get('patch_size', 16)))

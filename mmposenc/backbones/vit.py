@@ -61,6 +61,8 @@ class ViT(Backbone):
         register_tokens: number of registers after these tokens (Darcet et al., ICLR 2024).
         out_indices: return maps of these blocks, with any ``pool``; later blocks are not run or
             trained. None: with ``pool=None`` the map of the last block.
+        with_image: return the images, zero on padding, before the maps, for a neck that reads them
+            (:class:`~mmposenc.openmmlab.necks.STA`).
         pre_norm: a norm before the first block (CLIP).
         patch_bias: bias of the projection of patches; None: without ``pre_norm``.
         ceil_mode: fill the last row and column of patches with zeros; False leaves out pixels that
@@ -120,7 +122,8 @@ class ViT(Backbone):
                  act: str = 'gelu', mlp_ratio: float = 4.0, mlp_hidden_dims: int | None = None,
                  pool: str | None = 'cls', class_token: bool | None = None,
                  distilled: bool = False, register_tokens: int = 0,
-                 out_indices: Sequence[int] | None = None, pre_norm: bool = False,
+                 out_indices: Sequence[int] | None = None, with_image: bool = False,
+                 pre_norm: bool = False,
                  patch_bias: bool | None = None, ceil_mode: bool = True,
                  final_norm: bool | str = True, conv_projection: Sequence[int] = (),
                  qkv_bias: bool | str = True, window_size: int | tuple[int, int] | None = None,
@@ -147,8 +150,9 @@ class ViT(Backbone):
                                  mask_window_padding)
         check_blocks(layers, windows is not None, global_blocks, conv_projection)
         self._check_parts('blocks', layers, out_indices)
-        check_output(layers, pool, out_indices, final_norm, neck_channels)
+        check_output(layers, pool, out_indices, final_norm, neck_channels, with_image)
         self.patch_size = patch_size if isinstance(patch_size, int) else pair(patch_size)
+        self.with_image = with_image
         self.num_prefix_tokens = prefix
         # How many copies of the prefix tokens the blocks have: one for each window, if windows have
         # their own.
@@ -228,11 +232,12 @@ class ViT(Backbone):
         Raises:
             ValueError: sizes do not fit the batch.
         """
-        full_hw = self.patch_embed.out_hw_shape(checked_one_batch(x).shape[-2:])
+        pixels = (checked_one_batch(x).shape[-2], x.shape[-1])
+        full_hw = self.patch_embed.out_hw_shape(pixels)
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         tokens, hw_shape = self._tokens_and_grid(x)
-        outs = []
+        outs = [pad_map(x, pixels)] if self.with_image else []
         for position in range(-1, min(self._last + 1, len(self.blocks))):
             tokens, hw_shape, mask = self._run_block_and_encodings(position, tokens, hw_shape, mask)
             full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
@@ -290,7 +295,7 @@ class ViT(Backbone):
     @property
     def strides(self) -> tuple[Any, ...]:
         """Stride of each map in pixels; a pair where ``patch_size`` is one."""
-        return (self.patch_size,) * len(self.out_indices or ())
+        return (1,) * self.with_image + (self.patch_size,) * len(self.out_indices or ())
 
     def _normed_tokens(self, tokens: Tensor, index: int) -> Tensor:
         tokens = self._with_prefixes_merged(tokens)

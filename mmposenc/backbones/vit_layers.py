@@ -219,11 +219,14 @@ def check_copied(pos_encodings: PlacedEncodings, blocks: nn.Module) -> None:
 
 
 def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] | None,
-                 final_norm: bool | str, neck_channels: int | None) -> None:
-    """Raise ValueError for a norm or a neck that does not match the output."""
+                 final_norm: bool | str, neck_channels: int | None, with_image: bool) -> None:
+    """Raise ValueError for a norm, a neck or images that do not match the output."""
     check_choices(final_norm=(final_norm, (True, False, 'every', 'pooled')))
     check_at_least(1, neck_channels=neck_channels)
     pooled = out_indices is None and pool is not None
+    if pooled and with_image:
+        raise ValueError(f'with_image={with_image} with pool={pool!r}: images stand before maps; '
+                         'give out_indices or pool=None')
     if pooled and pool == 'cls' and final_norm == 'pooled':
         raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
                          "pool='gap'; use final_norm=True")

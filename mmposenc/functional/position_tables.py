@@ -140,10 +140,11 @@ def resize_patch_kernel(kernel: Tensor, to_hw: tuple[int, int]) -> Tensor:
 
 
 def resampling_weights(source: int, target: Tensor, length: int, mode: str,
-                       dtype: torch.dtype) -> Tensor:
+                       dtype: torch.dtype, valid: Tensor | None = None) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
-    cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
-    it. All as ``F.interpolate``, with align_corners=False except in 'bilinear_corners'."""
+    cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border, which lies
+    after the last of ``valid`` (B,) cells, are those at it. All as ``F.interpolate``, with
+    align_corners=False except in 'bilinear_corners'."""
     at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
     # the length of a target cell in cells of the source
     step = source / target.clamp(min=1)[:, None]
@@ -166,6 +167,8 @@ def resampling_weights(source: int, target: Tensor, length: int, mode: str,
     count = taps.shape[-1]
     index = first.long()[..., None] + torch.arange(count, device=at.device) - (count // 2 - 1)
     index = index.clamp(0, source - 1)
+    if valid is not None:
+        index = index.minimum(valid[:, None, None] - 1)
     cells = torch.arange(source, device=at.device)
     return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
 

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from ..backbones.layers import LayerNorm2d
 from ..config_types import ConfigType
+from ..detr.hybrid import ConvNorm
 from ..detr.projector import check_maps
+from ..functional.extents import MaskLike, cells_of, filled_extents, mask_at_step
+from ..functional.grids import whole_cells
+from ..functional.position_tables import resampling_weights
+from ..functional.tracing import is_compiling
 
 #: The sizes of the levels, relative to the map.
 SCALES = (4.0, 2.0, 1.0, 0.5)
@@ -165,3 +170,106 @@ class ConcatPyramid(BaseModule):
         if self.project is None or self.pyramid is None:
             return (x,)
         return self.pyramid((self.project(x),))
+
+
+class STA(BaseModule):
+    """Spatial tuning adapter of DEIMv2 (Huang et al., arXiv 2509.20787, ``DINOv3STAs``): a small
+    convolutional network of the image itself has maps of strides 8, 16 and 32; each is concatenated
+    with a map of the transformer, resized bilinearly to it, and a 1x1 convolution follows.
+
+    Args:
+        in_channels: channels of the transformer's maps.
+        out_channels: channels of every level.
+        base_channels: channels of the first convolution of the image; the levels have 2, 4 and 4
+            times as many.
+        patch_size: stride of the transformer's maps in pixels.
+        image_channels: channels of the image.
+        init_cfg: mmengine's; by default PyTorch's initialisation.
+
+    Differences from the release, which takes images whose sides are multiples of 32, with patches
+    of 16 pixels: any size works. Maps are interpolated where the cells of a level lie in the image,
+    which is the release's formula where that runs. With ``padding_mask`` an image has the results
+    that it has alone, and BatchNorm uses only valid cells.
+    """
+
+    #: A detector of the DETR family calls a neck that says so with the maps and their padding mask.
+    takes_padding_mask = True
+
+    def __init__(self, in_channels: int, out_channels: int, *, base_channels: int = 16,
+                 patch_size: int = 16, image_channels: int = 3,
+                 init_cfg: ConfigType | None = None) -> None:
+        super().__init__(init_cfg=init_cfg)
+        self.in_channels, self.patch_size = (in_channels,) * 3, patch_size
+        widths = [base_channels * times for times in (1, 2, 4, 4)]
+        self.stem = ConvNorm(image_channels, widths[0], 3, 2, act=dict(type='GELU'))
+        self.details = nn.ModuleList(ConvNorm(*pair, 3, 2)
+                                     for pair in zip(widths, widths[1:], strict=False))
+        self.convs = nn.ModuleList(ConvNorm(in_channels + width, out_channels, 1)
+                                   for width in widths[1:])
+
+    def forward(self, inputs: Sequence[Tensor], padding_mask: MaskLike | None = None
+                ) -> tuple[Tensor, ...]:
+        """Build the levels.
+
+        Args:
+            inputs: the images (B, image_channels, H, W), then a map (B, in_channels, H', W') for
+                each level or one for all, as :class:`~mmposenc.backbones.ViT` returns them with
+                ``with_image``.
+            padding_mask: (B, H, W) bool, True = padding, at the right and bottom; or a
+                ``PaddingMask``.
+
+        Returns:
+            Maps (B, out_channels, ., .) of strides 8, 16 and 32, rounded up; zero on padding.
+
+        Raises:
+            ValueError: another number of maps, or their size is not that of the images' patches.
+        """
+        image, *maps = inputs
+        self._check(image, maps)
+        mask = cells_of(padding_mask)
+        cells = _at_step(mask, self.patch_size)
+        x = _filled(image, mask, 0)
+        mask = _at_step(mask, 2)
+        x = _filled(self.stem(x, mask), mask, -torch.inf)
+        mask = _at_step(mask, 2)
+        x = _filled(F.max_pool2d(x, 3, 2, 1), mask, 0)
+        outs = []
+        for level, (detail, conv) in enumerate(zip(self.details, self.convs, strict=True)):
+            mask = _at_step(mask, 2)
+            x = detail(F.gelu(x) if level else x, mask)
+            semantic = _resized(maps[level % len(maps)], (x.shape[-2], x.shape[-1]),
+                                2 ** (level + 3) / self.patch_size, cells)
+            outs.append(conv(torch.cat((semantic, x), 1), mask))
+        return tuple(outs)
+
+    def _check(self, image: Tensor, maps: list[Tensor]) -> None:
+        if len(maps) in (1, 3) and (is_compiling() or all(
+                cells in (side // self.patch_size, whole_cells(side, self.patch_size))
+                for each in maps
+                for side, cells in zip(image.shape[-2:], each.shape[-2:], strict=True))):
+            return
+        shapes = [tuple(each.shape[1:]) for each in (image, *maps)]
+        raise ValueError(f'inputs of shapes {shapes} must be the images and 1 or 3 maps of their '
+                         f'patches of {self.patch_size} pixels; give the backbone with_image=True '
+                         'and the neck its patch_size')
+
+
+def _at_step(mask: Tensor | None, step: int) -> Tensor | None:
+    return None if mask is None else mask_at_step(mask, step).cells
+
+
+def _filled(x: Tensor, mask: Tensor | None, value: float) -> Tensor:
+    """A map with this value where a mask is True."""
+    return x if mask is None else x.masked_fill(mask[:, None], value)
+
+
+def _resized(x: Tensor, hw_shape: tuple[int, int], step: float, padding_mask: Tensor | None
+             ) -> Tensor:
+    """A map (B, C, H, W) at the middles of cells that are ``step`` of its cells long, bilinearly;
+    an image ends where the mask (B, H, W) says."""
+    extents = (None, None) if padding_mask is None else filled_extents(padding_mask).unbind(1)
+    rows, cols = (
+        resampling_weights(source, torch.full((1,), source, dtype=torch.float64, device=x.device)
+                           / step, length, 'bilinear', x.dtype, valid)
+        for source, length, valid in zip(x.shape[-2:], hw_shape, extents, strict=True))
+    return rows[:, None] @ x @ cols[:, None].mT

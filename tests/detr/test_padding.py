@@ -113,6 +113,10 @@ DETECTORS = {
     # The neck's GroupNorm sees no padding either, and its fourth level is made of the third.
     'multi, GroupNorm': deformable(levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
         type='mmposenc.ChannelMapper', norm_cfg=dict(type='GN', num_groups=4))),
+    'multi, STA': {**deformable(levels=3, backbone=dict(
+        type='mmposenc.ViT', embed_dims=16, num_layers=2, num_heads=2, patch_size=16, img_size=64,
+        out_indices=(1,), with_image=True, mask_padding=True)), 'neck': dict(
+            type='mmposenc.STA', in_channels=16, out_channels=16)},
     'multi, hybrid encoder': {**deformable(levels=2), 'neck': dict(
         type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
             pos_encoding=dict(type='mmposenc.PEG')))}}
