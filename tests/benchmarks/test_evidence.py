@@ -112,14 +112,19 @@ def test_questions_name_encodings_that_there_are(entries):
 
 
 @pytest.mark.parametrize('step', [pytest.param(1, marks=pytest.mark.slow), 8])
-def test_entries_of_studies_fit_the_smallest_grid(entries, step):
+def test_entries_of_studies_fit_the_smallest_grid(step):
     from helpers.variants import check_fits
 
     from mmposenc import engine
-    cfg = engine.load_config(
-        str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
-    for entry in entries[::step]:
-        check_fits(cfg, entry, [0.75])
+    from mmposenc.engine.variants.encodings import read_entries
+    models = dict(rt_detr_neck='detection/small/rt-detr_vit-s14_1xb4-10e_trees.py',
+                  pretrained_blocks='segmentation/small/'
+                  'linear_vit-s14-tuned_1xb4-10e_camvid-252x336.py')
+    for path in sorted((ROOT / 'configs' / 'studies').glob('*.yaml')):
+        model = models.get(path.stem, 'classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
+        cfg = engine.load_config(str(ROOT / 'configs' / model))
+        for entry in read_entries([str(path)])[::step]:
+            check_fits(cfg, entry, [0.75])
 
 
 @pytest.mark.slow
