@@ -174,7 +174,7 @@ def test_every_trained_parameter_gets_a_gradient_recomputed_or_not(name):
 @pytest.mark.parametrize('name', BUILD)
 def test_maps_are_chosen_and_what_is_never_run_is_not_trained(name, sharing):
     """DistributedDataParallel waits for every gradient that may come."""
-    options = dict(pos_encoding=PEG, rel_pos_encoding=dict(type='FIRE'),
+    options = dict(pos_encoding=PEG, positions='every', rel_pos_encoding=dict(type='FIRE'),
                    rel_pos_sharing=sharing, num_heads=2 if name == 'vit' else (2, 2))
     plain = randomize(BUILD[name](drop_path_rate=0.0, **options)).eval()
     first = plain.out_indices[0]

@@ -112,6 +112,8 @@ def test_relatives_of_hugging_faces_vit_are_told_apart(prefix) -> None:
     table = {f'{prefix}embeddings.position_embeddings': torch.zeros(1, 193, 8)}
     with pytest.raises(ValueError, match='these are weights of ViTPose'):
         convert({**patches, **block, **table}, 'huggingface-vit')
+    square = {name: value[:, :144] for name, value in table.items()}
+    assert convert({**patches, **block, **square}, 'huggingface-vit')
     assert [*look_alikes({}, (), ['dpt.a']).values()] == [['pos_encoding.interpolation=bilinear']]
 
 
