@@ -272,11 +272,13 @@ def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results
         found = weighted_contrast(values, dict(zip(names, (1, -1), strict=True)))
         wide = stats.t.isf(ERROR / 2, found.freedom) * found.error
         means = [mean_row(list(values[name].values()))['mean'] for name in names]
-        link = f'studies/{file}.csv' if file else 'tables/' + each['one'].split(',')[0]
+        files = [f'studies/{file}.csv'] if file else dict.fromkeys(
+            'tables/' + each[side].split(',')[0] for side in ('one', 'other'))
         rows.append([each['situation'], each['take'],
                      f"{each['metric']} {means[0]:.1f}; {each['label']} {means[1]:.1f}",
                      f'{found.mean:+.1f} ± {wide:.1f}',
-                     f"[{Path(link).stem}]({link}){f', {at:g}x' * bool(file)}"])
+                     ', '.join(f'[{Path(link).stem}]({link})' for link in files)
+                     + f', {at:g}x' * bool(file)])
     return rows
 
 
