@@ -119,7 +119,7 @@ def override_in_place(cfg: Config, options: ReadOnlyConfig | None) -> None:
 
 
 def _by_dotted_key(options: ReadOnlyConfig) -> dict[str, object]:
-    """Spell the entries of a dict as keys of their own, unless it replaces what is there or its
+    """Spell each entry of a dict as a separate key, unless the dict replaces what is there or its
     names have dots, as those of ``custom_keys`` have."""
     spelt: dict[str, object] = {}
     for key, value in options.items():
