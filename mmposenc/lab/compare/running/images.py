@@ -14,6 +14,8 @@ from ..study.records import Record
 
 #: The images are left out in so many groups of neighbours, such as frames of one video.
 GROUPS = 20
+#: Tests of more images are computed once: a metric such as COCO's AP takes long there.
+MOST_IMAGES = 1000
 
 
 def also_without_images(metric: BaseMetric, name: str) -> list[float]:
@@ -24,13 +26,16 @@ def also_without_images(metric: BaseMetric, name: str) -> list[float]:
         name: of the number, with or without the metric's prefix.
 
     Returns:
-        A list, which the next test fills; it stays empty where one of the numbers is not known.
+        A list, which the next test fills; it stays empty where one of the numbers is not known,
+        and for more than MOST_IMAGES images.
     """
     compute, left = metric.compute_metrics, list[float]()
 
     def of_all_and_of_parts(results: list[tuple[Record, ...]]) -> dict[str, float]:
         whole, ids = compute(results), getattr(metric, 'img_ids', None)
         count, values = min(GROUPS, len(results)), list[float]()
+        if len(results) > MOST_IMAGES:
+            return whole
         with quiet_log(), contextlib.redirect_stdout(io.StringIO()):
             for group in range(count if count > 1 else 0):
                 part = [each for index, each in enumerate(results)
