@@ -53,7 +53,7 @@ class Classes(Directive):
     here."""
 
     required_arguments = 1
-    optional_arguments = 9
+    optional_arguments = 20
 
     def run(self) -> list[nodes.Node]:
         table, *rooms = self.arguments

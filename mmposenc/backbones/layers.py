@@ -184,7 +184,7 @@ class MLP(nn.Module):
         """(B, L, C) -> (B, L, C); encodings need the grid (H, W) and get the mask (B, H, W)."""
         drops = self.drop.p > 0.0 and self.training
         only_layers = not drops and self.norm is None and self.pos_encodings is None
-        if only_layers and self.fc1.bias is not None and are_plain(self.fc1, self.fc2, self.drop):
+        if only_layers and are_plain(self.fc1, self.fc2, self.drop) and self.fc1.bias is not None:
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
         hidden = self.fc1(x)

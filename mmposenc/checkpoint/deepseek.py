@@ -31,7 +31,7 @@ SOURCES = (Source(
                  Rule(r'aligner\..*', None, 'the projector to the language model')),
     [(r'\.attn\.wqkv\.', '.attn.qkv.'), (r'\.attn\.wo\.', '.attn.proj.'),
      (r'\.mlp\.w([12])\.', r'.mlp.fc\1.')], prefix_remover('patch_embed.proj.weight'),
-    'not of the image encoder', timm=Family(_PAIRS),
+    'not of the image encoder', timm=Family(_PAIRS, r'backbone\.blocks\.\d+\.mlp\.fc1\.weight'),
     files="the image tower of DeepSeek-V4 and V4.1, timm's and the release's", refuses=(Refusal(
         r'(.*\.)?patch_embed(der)?\.position_embedding_table', '',
         "Gemma 4's image tower, which has norms behind attention and MLP and of the values"),)),)

@@ -76,7 +76,7 @@ def load_state_dict(module: nn.Module, state_dict: Mapping[str, Tensor], *args: 
     of releases get the names of a network of another library."""
     wraps_model = _mmengine.is_model_wrapper(module) or isinstance(module, _mmengine.BaseTTAModel)
     model: Any = module.module if wraps_model else module
-    if not any(isinstance(value, Tensor) for value in state_dict.values()):
+    if state_dict and not any(isinstance(value, Tensor) for value in state_dict.values()):
         state_dict = read_checkpoint(state_dict, 'the checkpoint').state_dict
     state_dict, _ = under_names_of_network(state_dict, model.state_dict().keys())
     with copying(model, state_dict, 'the checkpoint'):
