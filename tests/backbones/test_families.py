@@ -1,5 +1,6 @@
 """What is one family's own: ViT's archs and options, PVT's small images, Swin's windows; and
 multiply-accumulates against sums written out. (Those of papers: tests/configs/test_papers.py.)"""
+import math
 from functools import partial
 
 import pytest
@@ -12,7 +13,7 @@ from mmposenc.backbones import PVT, DeiT, Swin, ViT, count_macs, load_pretrained
 from mmposenc.backbones.archs import arguments
 from mmposenc.backbones.archs import vit as vit_archs
 from mmposenc.backbones.archs.vit import ARCHS
-from mmposenc.backbones.layers import MLP, DropPath
+from mmposenc.backbones.layers import MLP, DropPath, init_transformer_weights
 from mmposenc.encodings import RotaryEmbedding
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
@@ -190,3 +191,13 @@ def test_every_product_is_counted(method):
     expected += 3 * length * dims * 50  # buckets
     assert count_macs(model, hw) == expected
     assert model.training and not any(p.is_meta for p in model.parameters())
+
+
+def test_layers_begin_as_those_of_deit_and_pvt() -> None:
+    torch.manual_seed(0)
+    linear, conv = torch.nn.Linear(256, 256), torch.nn.Conv2d(64, 64, 3, groups=2)
+    init_transformer_weights(torch.nn.Sequential(linear, conv))
+    for layer, std in ((linear, 0.02), (conv, math.sqrt(2 / (9 * 64 / 2)))):
+        assert abs(layer.weight.mean()) < 0.05 * std
+        assert abs(layer.weight.std() / std - 1) < 0.05
+        assert not layer.bias.any()
