@@ -33,11 +33,10 @@ def also_without_images(metric: BaseMetric, name: str) -> list[float]:
 
     def of_all_and_of_parts(results: list[tuple[Record, ...]]) -> dict[str, float]:
         whole, ids = compute(results), getattr(metric, 'img_ids', None)
-        count, values = min(GROUPS, len(results)), list[float]()
-        if len(results) > MOST_IMAGES:
-            return whole
+        count = min(GROUPS, len(results)) if 1 < len(results) <= MOST_IMAGES else 0
+        values = list[float]()
         with quiet_log(), contextlib.redirect_stdout(io.StringIO()):
-            for group in range(count if count > 1 else 0):
+            for group in range(count):
                 part = [each for index, each in enumerate(results)
                         if index * count // len(results) != group]
                 if ids is not None:  # COCO's metrics ask for the images of the file.
