@@ -5,7 +5,7 @@ import pytest
 import torch
 from helpers import tiny_detr as tiny
 from helpers.golden_files import load_golden
-from helpers.released_detectors import SIZES, drawn_images, drawn_weights, names_in, samples
+from helpers.released_detectors import SIZES, drawn_weights, names_in, outcome
 
 from mmposenc.checkpoint import convert
 from mmposenc.detr.refinement import BoxBins, distillation_loss, localization_loss
@@ -32,11 +32,8 @@ def test_scores_boxes_losses_and_gradients_are_those_of_the_releases(case, same_
     _, expected = load_golden('d_fine')
     eps = torch.finfo(torch.float32).eps  # mmdet adds it to the number of boxes.
     for number, size in enumerate(SIZES):
-        images, key = drawn_images(size), f'{case}.{number}'
-        model.load_state_dict(state)
-        with torch.no_grad():
-            logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
-        losses = model.train()(images, samples(size), mode='loss')
+        key = f'{case}.{number}'
+        logits, boxes, losses = outcome(model, state, size)
         for name in losses:
             if name.endswith(('bbox', 'iou')):
                 count = 9 if 'dn_' in name else int(expected[f'{key}.num_boxes'])

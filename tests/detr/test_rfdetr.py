@@ -5,7 +5,7 @@ import pytest
 import torch
 from helpers import tiny_detr as tiny
 from helpers.golden_files import load_golden
-from helpers.released_detectors import SIZES, drawn_images, drawn_weights, names_in, samples
+from helpers.released_detectors import SIZES, drawn_weights, names_in, outcome
 
 from mmposenc.checkpoint import convert
 
@@ -33,11 +33,8 @@ def test_scores_boxes_losses_and_gradients_are_those_of_the_release(case, float6
     count = 9  # Boxes of three groups; mmdet adds an epsilon of float32 to their number.
     parts = ('enc_loss', *(f'd{layer}.loss' for layer in range(cfg.decoder.num_layers - 1)), 'loss')
     for number, size in enumerate(SIZES):
-        images, key = drawn_images(size), f'{case}.{number}'
-        model.load_state_dict(state)
-        with torch.no_grad():
-            logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
-        losses = model.train()(images, samples(size), mode='loss')
+        key = f'{case}.{number}'
+        logits, boxes, losses = outcome(model, state, size)
         for name in losses:
             if not name.endswith('cls'):
                 losses[name] = losses[name] * (count + torch.finfo(torch.float32).eps) / count

@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import tiny_detr as tiny
 from helpers.golden_files import load_golden
-from helpers.released_detectors import SIZES, drawn_images, drawn_weights, names_in, samples
+from helpers.released_detectors import SIZES, drawn_weights, names_in, outcome
 
 from mmposenc.checkpoint import convert
 
@@ -33,13 +33,9 @@ def test_scores_boxes_and_losses_are_those_of_transformers(case, same_noise, flo
     _, expected = load_golden('rt_detr')
     eps = torch.finfo(torch.float32).eps  # mmdet adds it to the number of boxes.
     for number, size in enumerate(SIZES):
-        images = drawn_images(size)
-        model.load_state_dict(state)
-        with torch.no_grad():
-            logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
-            losses = model.train()(images, samples(size), mode='loss')
+        logits, boxes, losses = outcome(model, state, size)
         parts = ('enc_loss', 'd0.loss', 'loss', 'd0.dn_loss', 'dn_loss')
-        found = torch.cat([losses[f'{part}_{kind}'].view(1) for part in parts
+        found = torch.cat([losses[f'{part}_{kind}'].detach().view(1) for part in parts
                            for kind in ('cls', 'bbox', 'iou')]).view(5, 3)
         for row, boxes_there in zip(found, (3, 3, 3, 9, 9), strict=True):
             row[1:] *= (boxes_there + eps) / boxes_there

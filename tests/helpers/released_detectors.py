@@ -57,6 +57,17 @@ def samples(size: tuple[int, int]) -> list[DetDataSample]:
     return found
 
 
+def outcome(model: torch.nn.Module, state: dict[str, torch.Tensor], size: tuple[int, int]
+            ) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+    """Scores and boxes of all layers, and then the losses, of a model with these weights on images
+    of a size."""
+    images = drawn_images(size)
+    model.load_state_dict(state)
+    with torch.no_grad():
+        logits, boxes = model.eval()(images, samples(size), mode='tensor')[:2]
+    return logits, boxes, model.train()(images, samples(size), mode='loss')
+
+
 def drawn(of_corners, of_others, x, *args, dtype=None):
     """In the place of random numbers for denoising: for each corner its own."""
     return torch.tensor(of_corners if x.shape[-1:] == (4,) else [of_others],
