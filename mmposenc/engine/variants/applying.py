@@ -14,7 +14,7 @@ from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.class_index import CLASSES
 from mmposenc.config_types import ConfigType, ImageSize, ReadOnlyConfig
-from mmposenc.encodings.base import RelativeEncoding
+from mmposenc.encodings.base import RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.image_sizes import Size
@@ -135,9 +135,35 @@ def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: Changes, a
     if pretrained and issubclass(cls, Backbone) and init_cfg.get('strict', True):
         node['init_cfg'] = dict(init_cfg, strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
-        new = [name for name, encodings in (('pos_encodings', added.tokens),
-                                            ('rel_pos_encoding', added.relative)) if encodings]
+        new = _names_of_added(parsed, node, changes, added)
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
+
+
+def _names_of_added(parsed: ParsedConfig, node: ConfigType, changes: Changes, added: Changes
+                    ) -> list[str]:
+    """Parts of names of the encodings that an entry adds to a backbone, which it may keep its own
+    of: those stand before them at each place, and in each sum."""
+    def modules(backbone: ReadOnlyConfig, kind: type) -> list[str]:
+        built = build_backbone(parsed.library, backbone, 'meta')
+        return [name for name, module in built.named_modules() if isinstance(module, kind)]
+
+    names = []
+    if added.tokens and len(changes.tokens) > len(added.tokens):
+        own = modules(parsed.backbone, TokenEncoding)
+        names += [name for name in modules(node, TokenEncoding) if name not in own]
+    elif added.tokens:
+        names.append('pos_encodings')
+    kept = len(changes.relative or ()) - len(added.relative or ())
+    if added.relative and kept and added.keep:
+        names += [f'rel_pos_encoding.encodings.{index}'
+                  for index in range(kept, len(changes.relative))]
+    elif added.relative and kept:
+        places = [name for name in modules(node, RelativeEncoding)
+                  if name.endswith('rel_pos_encoding')]
+        names += [places[block] for each in added.relative for block in each['blocks']]
+    elif added.relative:
+        names.append('rel_pos_encoding')
+    return names
 
 
 def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,

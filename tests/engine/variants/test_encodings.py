@@ -353,6 +353,19 @@ def test_what_is_added_to_a_frozen_backbone_is_trained_and_what_is_kept_is_not(t
     for word, trained in (('keep', ()), ('keep+irpe-k', ('rel_pos_encoding',)), ('none', ()),
                           ('peg+irpe-k', ('pos_encodings', 'rel_pos_encoding'))):
         assert applied(cfg, word).model.backbone.trainable == trained
+    for word in ('keep+peg', 'peg@0-1', 'keep+learned'):
+        names = {name: each.requires_grad for name, each in made(cfg, word).named_parameters()
+                 if 'pos_encodings' in name}
+        assert not names.pop('pos_encodings.at.before.0.pos_embed') and all(names.values()), names
+    cfg = pretrained(tmp_path, VIT, rel_pos_encoding=dict(type='mmposenc.IRPE'))
+    cfg.model.backbone.frozen_stages = 2
+    for word, places in (('keep+irpe-q', ['0.attn.rel_pos_encoding.encodings.1',
+                                          '1.attn.rel_pos_encoding.encodings.1']),
+                         ('irpe-q@1', ['1.attn.rel_pos_encoding'])):
+        trained = [name for name, each in made(cfg, word).named_parameters()
+                   if each.requires_grad and 'rel_pos' in name]
+        assert len(trained) == len(places) and all(
+            f'blocks.{place}.' in name for name, place in zip(trained, places, strict=True))
 
 
 def test_what_is_no_encoding_must_fit(tmp_path):
