@@ -43,6 +43,7 @@ from mmposenc.engine.prepare.wheels import WHEELS, prepare_from_wheel
 from mmposenc.engine.variants.applying import with_entry
 from mmposenc.engine.variants.encodings import read_entries
 from mmposenc.engine.variants.sizes import config_at_size
+from mmposenc.functional.image_sizes import set_img_shapes
 from mmposenc.lab.compare.page.report import csv_text
 from mmposenc.lab.compare.running.images import also_without_images
 from mmposenc.lab.compare.statistics.differences import (
@@ -67,7 +68,7 @@ def drawn_views(cfg: Config, views: int) -> list[dict[str, Any]]:
 
 
 def remember(backbone: ViT, memory: Memory) -> None:
-    """Have a ViT run its frozen blocks once for each image."""
+    """Have a ViT run its frozen blocks once for each image; those of a batch fill it."""
     forward, step, frozen = (backbone.forward, backbone._run_block_and_encodings,
                              backbone.frozen_stages)
     read = {frozen - 1, *(index for index in backbone.out_indices if index < frozen)}
@@ -90,10 +91,12 @@ def remember(backbone: ViT, memory: Memory) -> None:
 
     def from_memory(images: Tensor) -> tuple[Tensor, ...]:
         known = []
-        for image in images.split(1):
-            key = hashlib.sha256(start + image.numpy().tobytes()).digest()
+        shapes = getattr(images, 'img_shapes', [images.shape[-2:]] * len(images))
+        for image, shape in zip(images.split(1), shapes, strict=True):
+            told = start + image.numpy().tobytes() + str(tuple(shape)).encode()
+            key = hashlib.sha256(told).digest()
             if key not in memory:
-                memory[key] = run_frozen(image)
+                memory[key] = run_frozen(set_img_shapes(image, [shape]))
             known.append(memory[key])
 
         def replay(position: int, *state: Any) -> Any:

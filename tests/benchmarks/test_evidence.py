@@ -119,7 +119,7 @@ def test_entries_of_studies_fit_the_smallest_grid(step):
     from mmposenc.engine.variants.encodings import read_entries
     models = dict(rt_detr_neck='detection/small/rt-detr_vit-s14_1xb4-10e_trees.py',
                   pretrained_blocks='segmentation/small/'
-                  'linear_vit-s14-tuned_1xb4-10e_camvid-252x336.py')
+                  'linear_vit-s14-tuned_1xb4-10e_camvid-crops-252x336.py')
     for path in sorted((ROOT / 'configs' / 'studies').glob('*.yaml')):
         model = models.get(path.stem, 'classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
         cfg = engine.load_config(str(ROOT / 'configs' / model))

@@ -4,25 +4,29 @@ import torch
 from helpers.scripts import load_script
 
 from mmposenc.backbones import ViT
+from mmposenc.functional.image_sizes import set_img_shapes
 
 frozen_backbone = load_script('benchmarks', 'frozen_backbone')
 
 
-@pytest.mark.parametrize('frozen, known', [(2, (2, 4, 4)), (3, (2, 4, 6))])
+@pytest.mark.parametrize('frozen, known', [(2, (3, 6, 6)), (3, (3, 6, 9))])
 def test_a_vit_that_remembers_gives_the_same_maps_and_gradients(frozen, known):
     def model(**encodings):
         torch.manual_seed(0)
         return ViT(embed_dims=32, num_layers=3, num_heads=2, patch_size=8, img_size=224,
-                   out_indices=(0, 2), final_norm=False, frozen_stages=frozen, **encodings).eval()
+                   out_indices=(0, 2), final_norm=False, frozen_stages=frozen,
+                   mask_padding=True, **encodings).eval()
 
-    memory, images = {}, torch.randn(2, 3, 24, 32)
+    memory, images = {}, torch.randn(3, 3, 24, 32)
     table = dict(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
     rotary = dict(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', blocks=[2]))
     for encodings, count in zip((table, {}, table | rotary), known, strict=True):
         plain, remembers = model(**encodings), model(**encodings)
         frozen_backbone.remember(remembers, memory)
-        for order in ([0, 1], [1, 0]):
-            expected, found = plain(images[order]), remembers(images[order])
+        for order in ([2], [0, 1], [1, 0]):
+            sizes = ((24, 32), (24, 32), (16, 20))
+            batch = set_img_shapes(images[order], [sizes[index] for index in order])
+            expected, found = plain(batch), remembers(batch)
             for one, other in zip(expected, found, strict=True):
                 torch.testing.assert_close(one, other)
         assert len(memory) == count
