@@ -17,6 +17,7 @@ into windows, and 'model.data_preprocessor.pad_size_divisor=448:val' pads them.
 from __future__ import annotations
 
 import argparse
+import copy
 import hashlib
 import json
 import time
@@ -129,6 +130,7 @@ def test(cfg: Config, weights: str, name: str, every: int, memory: Memory) -> di
     """The numbers of a test set 'val', 'val@1.6', 'FOLDER/val@336x588' or 'OPTION=VALUE:val', in
     points. Detections are written beside the weights."""
     option, _, name = name.rpartition(':')
+    cfg = copy.deepcopy(cfg)
     data_set, _, size = name.partition('@')
     folder, _, split = data_set.rpartition('/')
     if option:
