@@ -22,6 +22,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -55,7 +56,7 @@ from mmposenc.lab.compare.statistics.differences import (
 from mmposenc.registry import DATASETS
 
 BATCH = 4
-METRICS = ('bbox_mAP_50', 'bbox_mAP', 'bbox_mAP_s')
+METRICS = {'bbox_mAP_50': 'AP50', 'bbox_mAP': 'AP', 'bbox_mAP_s': 'AP of small'}
 #: By a hash of the table and its blocks, and of an image: the tokens after frozen blocks.
 Memory = dict[bytes, dict[int, Tensor]]
 
@@ -90,11 +91,17 @@ def remember(backbone: ViT, memory: Memory) -> None:
         return {position: found[position].to(torch.bfloat16 if backbone.training else
                                              torch.float32) for position in read}
 
+    @cache  # At the first image, when weights are loaded.
+    def first_of_key() -> bytes:
+        """What frozen blocks give for one image: each kind has its own part of the memory."""
+        image = torch.linspace(-1, 1, 3 * 224 * 224).sin().view(1, 3, 224, 224)
+        return run_frozen(image)[frozen - 1].float().numpy().tobytes()
+
     def from_memory(images: Tensor) -> tuple[Tensor, ...]:
         known = []
         shapes = getattr(images, 'img_shapes', [images.shape[-2:]] * len(images))
         for image, shape in zip(images.split(1), shapes, strict=True):
-            told = start + image.numpy().tobytes() + str(tuple(shape)).encode()
+            told = first_of_key() + image.numpy().tobytes() + str(tuple(shape)).encode()
             key = hashlib.sha256(told).digest()
             if key not in memory:
                 memory[key] = run_frozen(set_img_shapes(image, [shape]))
@@ -110,9 +117,6 @@ def remember(backbone: ViT, memory: Memory) -> None:
         backbone._run_block_and_encodings = replay
         return forward(images)
 
-    # Encodings that change what the frozen blocks give have their own part of the memory.
-    probe = run_frozen(torch.linspace(-1, 1, 3 * 224 * 224).sin().view(1, 3, 224, 224))
-    start = probe[frozen - 1].float().numpy().tobytes()
     backbone.forward = from_memory
 
 
@@ -152,7 +156,7 @@ def test(cfg: Config, weights: str, name: str, every: int, memory: Memory) -> di
     runner = engine.build_runner(cfg)
     remember(runner.model.backbone, memory)
     metric = runner.test_loop.evaluator.metrics[0]
-    names, points = (METRICS, 100) if is_coco else (('mIoU',), 1)
+    names, points = ([*METRICS], 100) if is_coco else (['mIoU'], 1)
     left = also_without_images(metric, names[0])
     metrics = {key.rpartition('/')[2]: value for key, value in runner.test().items()}
     return {**{each: points * float(metrics.get(each, 0.0)) for each in names},
@@ -165,8 +169,9 @@ def table(runs: list[dict[str, Any]], tests: Sequence[str]) -> list[list[str]]:
     share of false ones among all differences of the table that are as sure (Benjamini and Hochberg
     1995)."""
     first, *others = [key for key in runs[0][tests[0]] if key != 'without_images']
-    rows = [['test', 'encoding', f'{first}, seed by seed', 'mean', 'difference, other seeds',
-             'other images', 'false share', *others]]
+    rows = [['test', 'encoding', f'{METRICS.get(first, first)}, seed by seed', 'mean',
+             'difference, other seeds', 'other images', 'false share',
+             *(METRICS[key] for key in others)]]
     of: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         of.setdefault(run['encoding'], []).append(run)
