@@ -64,6 +64,44 @@ for _ in range(2):
 """)
 
 
+def test_the_compiler_is_imported_by_who_uses_it():
+    """What is uncompiled stays so, with all that it calls."""
+    run("""
+import sys
+import torch
+import mmposenc.backbones, mmposenc.detr
+from mmposenc.functional.tracing import uncompiled
+def double(x):
+    return x * 2
+class Model(torch.nn.Module):
+    @uncompiled
+    def part(self, x, scale):
+        return double(x) * scale
+    def forward(self, x, scale):
+        return self.part(x + 1, scale) - 1
+model, graphs = Model(), []
+assert model.part(torch.ones(1), 3) == 6
+assert 'torch._dynamo' not in sys.modules
+def keep(graph, _):
+    graphs.append(graph)
+    return graph
+compiled = torch.compile(model, dynamic=True, backend=keep)
+for size in (2, 5, 7):
+    assert (compiled(torch.ones(size, size), size) == 4 * size - 1).all()
+names = [str(node.target) for graph in graphs for node in graph.graph.nodes]
+assert len(graphs) == 2 and not any('mul' in name for name in names), names
+functions = {each.co_name for each in torch._dynamo.utils.get_compilation_metrics()}
+assert 'forward' in functions and not {'run', 'part', 'double'} & functions, functions
+torch._dynamo.reset()
+try:
+    torch.compile(model, backend='eager', fullgraph=True)(torch.ones(2), 3)
+except torch._dynamo.exc.Unsupported:
+    pass
+else:
+    raise AssertionError('compiled')
+""")
+
+
 def test_preparing_data_and_a_report_need_not_even_torch():
     files = (ROOT / 'mmposenc' / 'engine' / 'prepare').glob('[a-z]*.py')
     run('import sys\nimport mmposenc.lab.compare.page.report\n'

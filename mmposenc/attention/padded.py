@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..functional.extents import MaskLike, parts_of_images, put_tokens_back, take_tokens
-from ..functional.tracing import is_compiling
+from ..functional.tracing import is_compiling, uncompiled
 from .compute import output_and_weights
 from .terms import Problem
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # Not compiled: each size of an image would become a graph of its own.
-@torch.compiler.disable
+@uncompiled
 def attend_by_image(problem: Problem, encoding: RelativeEncoding, key_mask: MaskLike,
                     implementation: str, need_weights: bool) -> tuple[Tensor, Tensor | None]:
     """Attention of each image separately, on the valid part of its grids.

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -19,6 +18,7 @@ from ..functional.extents import (
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.linear import project
 from ..functional.masking import adaptive_means, map_to_tokens, pad_map, tokens_to_map
+from ..functional.tracing import uncompiled
 from .attend import attend
 from .building import build_relative_encoding, check_heads
 from .compute import checked_implementation
@@ -188,7 +188,7 @@ class SpatialReductionAttention(nn.Module):
 
     # Compiled code would hold the extents of images, or wait for an accelerator to tell them; such
     # blocks are compiled in parts anyway.
-    @torch.compiler.disable
+    @uncompiled
     def _uncompiled_masks(self, padding_mask: MaskLike, key_grid: Grid
                           ) -> tuple[PaddingMask, PaddingMask]:
         return (self._key_mask(padding_mask, key_grid),
@@ -202,7 +202,7 @@ class SpatialReductionAttention(nn.Module):
                 padding_mask = padding_mask.cells[:, :key_grid.height, :key_grid.width]
         return token_mask(padding_mask, self.num_prefix_tokens)
 
-    @torch.compiler.disable
+    @uncompiled
     def _attend_image_by_image(self, x: Tensor, grid: Grid, padding_mask: MaskLike,
                                x_qk: Tensor | None) -> Tensor:
         """Attend to each image separately, because the positions of ``key_cells`` depend on its

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..functional.extents import MaskLike, cells_of, check_mask, parts_of_images, run_by_image
 from ..functional.grids import Grid, GridLike, as_grid, check_tokens
-from ..functional.tracing import is_compiling
+from ..functional.tracing import is_compiling, uncompiled
 from ..functional.windows import ABSENT, Counts, WindowLayout, Windows, window_layout
 from .building import build_relative_encoding
 from .multihead import MultiheadAttention, check_x_qk, join_heads, split_heads
@@ -265,7 +265,7 @@ class PlainWindowAttention(MultiheadAttention):
         return self._join_windows(attended, windows, regions)
 
     # Not compiled: each size of an image would become a graph of its own.
-    @torch.compiler.disable
+    @uncompiled
     def _attend_by_image(self, x: Tensor, grid: Grid, mask: MaskLike, x_qk: Tensor | None
                          ) -> Tensor:
         """The result of each image alone, without its padding."""

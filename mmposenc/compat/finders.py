@@ -1,4 +1,4 @@
-"""Import finders: they act when mmcv, torchvision or mmengine is imported.
+"""Import finders: they act when mmcv, torchvision, mmengine or the compiler of torch is imported.
 
 Most of what is changed in modules of others right after their import is in patches.py.
 """
@@ -29,6 +29,7 @@ PATCHES = {
     'mmpretrain.datasets.transforms.utils': ('compat.patches', 'find_our_loading'),
     'mmpretrain.utils.dependency': ('compat.patches', 'leave_out_multimodal'),
     'mmseg.apis.mmseg_inferencer': ('compat.patches', 'find_our_loading'),
+    'torch._dynamo': ('functional.tracing', 'disable_all'),
     'torchvision.extension': ('compat.torchvision_ops', 'declare_operators'),
 }
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .extents import valid_extents
+from .tracing import uncompiled
 
 
 # Not a NamedTuple: compiled code would read its numbers, and each batch of sizes would need a graph
@@ -67,7 +68,7 @@ class Packing:
         return list(x.split([rows * cols for rows, cols in self.grids], 1))
 
     # Not compiled; compiled code continues before and after it.
-    @torch.compiler.disable
+    @uncompiled
     def run_on_parts(self, run: Callable[..., Tensor], x: Tensor,
                      **others: Tensor | None) -> Tensor:
         """Run a module on the tokens of one image after the other.

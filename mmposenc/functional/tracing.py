@@ -6,7 +6,12 @@ where sizes do, and ``is_compiling`` or ``is_exporting`` only where it chooses a
 """
 from __future__ import annotations
 
+import functools
+import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +24,36 @@ else:  # This is torch 2.1.
 
 
 is_exporting = getattr(torch.compiler, 'is_exporting', lambda: False)
+
+
+_P, _R = ParamSpec('_P'), TypeVar('_R')
+#: What has ``torch.compile`` leave out each function that is :func:`uncompiled`.
+_DISABLE: list[Callable[[], None]] = []
+
+
+def uncompiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """A decorator like ``torch.compiler.disable``, which imports the compiler at once and so takes
+    seconds; this one waits until something else imports it."""
+    @functools.wraps(function)
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return function(*args, **kwargs)
+
+    def disable() -> None:
+        nonlocal function
+        function = torch.compiler.disable(function)
+        torch._dynamo.decorators.skip(run)
+
+    _DISABLE.append(disable)
+    if 'torch._dynamo' in sys.modules:
+        disable_all()
+    return run
+
+
+def disable_all(*_: ModuleType) -> None:
+    """Have ``torch.compile`` leave out the functions that are :func:`uncompiled`. This runs when
+    torch's compiler is imported (``compat/finders.py``)."""
+    while _DISABLE:
+        _DISABLE.pop()()
 
 
 def may_branch_on(x: Tensor) -> bool:

@@ -8,7 +8,14 @@ import torch
 from torch import Tensor
 
 from ..grids import GridLike, check_tokens
-from ..tracing import full_precision, is_compiling, is_exporting, is_transforming, may_branch_on
+from ..tracing import (
+    full_precision,
+    is_compiling,
+    is_exporting,
+    is_transforming,
+    may_branch_on,
+    uncompiled,
+)
 from .blockwise import pool_in_blocks
 from .kernels import KERNELS, pool_by_definition, pool_by_definition_in_parts
 from .partition import Group, cells_at_stride, find_groups
@@ -82,7 +89,7 @@ def _chosen_implementation(x: Tensor) -> str:
     return 'exact'
 
 
-@torch.compiler.disable
+@uncompiled
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool) -> Tensor:
     """Choose and run the implementation that the range of the weights allows."""
