@@ -78,8 +78,8 @@ def measure(name: str, args: argparse.Namespace) -> str:
     models, images = prepared(case, *sizes)
     ratios, limits, memory = [], [], []
     for mode in MODES:
-        peer, ours = (model_step(model, loss_of(model, images, case.is_detector, mode), mode, 'cpu',
-                                dtype)
+        peer, ours = (model_step(model, loss_of(model, images, case.padding, mode), mode, 'cpu',
+                                 dtype)
                       for model in list(models.values())[:2])
         times = paired_times({'peer': peer, 'ours': ours}, args.repeats, 'cpu')
         ratios.append(times['ours'].ratio_and_spread())

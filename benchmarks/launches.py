@@ -97,25 +97,31 @@ CASES: dict[str, Callable[[int, int], Models]] = {
     'DINOv3-S': timm_and('vit_small_patch16_dinov3', lambda: ViT('dinov3-small')),
     'EVA-02-S': timm_and('eva02_small_patch14_224', lambda: ViT('eva02-small')),
     'Swin-T': swin, 'PVT-tiny': pvt, 'DETR-R50': detr, 'RetinaNet PVT-tiny': retinanet,
-    'RT-DETR-R18': rt_detr}
-DETECTORS = ('DETR-R50', 'RetinaNet PVT-tiny', 'RT-DETR-R18')
+    'RT-DETR-R18': rt_detr, 'RT-DETR-R18 without losses': rt_detr}
+#: Share of padding in the second image of detectors.
+PADDING = {'DETR-R50': 0.2, 'RetinaNet PVT-tiny': 0.2, 'RT-DETR-R18': 0.0,
+           'RT-DETR-R18 without losses': 0.0}
 
 
-def counted(model: nn.Module, is_detector: bool, side: int) -> tuple[Counter[str], Counter[str]]:
-    """Operators of a forward pass, and of a step with gradients of all weights."""
+def counted(model: nn.Module, padding: float | None, side: int, has_losses: bool = True
+            ) -> tuple[Counter[str], Counter[str]]:
+    """Operators of a forward pass, and of a step with gradients of all weights. Without losses the
+    model is in evaluation, and the gradients are those of its outputs."""
     for module in model.modules():
         if isinstance(module, MultiheadAttention):
             module.implementation = 'reference'
-    model.train()
+    model.train(has_losses)
     leaves = [each for each in model.parameters() if each.requires_grad]
-    loss = loss_of(model, torch.randn(2, 3, side, side), is_detector, 'training')
+    run = loss_of(model, torch.randn(2, 3, side, side), padding,
+                  'training' if has_losses else 'inference')
+    loss = run if has_losses else lambda: sum(out[-1].mean() for out in run())
     loss()
     found = []
-    for run in (loss, lambda: torch.autograd.grad(loss(), leaves, allow_unused=True)):
+    for each in (loss, lambda: torch.autograd.grad(loss(), leaves, allow_unused=True)):
         with (Launches() as counted, mock.patch.object(Problem, 'on_cpu', False),
               mock.patch.object(grids, 'may_store', lambda: True),
               mock.patch.object(F, 'scaled_dot_product_attention', counted.attention)):
-            run()
+            each()
         found.append(counted.names)
     return found[0], found[1]
 
@@ -131,7 +137,8 @@ def main() -> None:
     for name in args.case or CASES:
         with row(name):
             models = list(CASES[name](224, 224).values())[1::-1]
-            found = [counted(each, name in DETECTORS, 224) for each in models]
+            found = [counted(each, PADDING.get(name), 224, 'without' not in name)
+                     for each in models]
             cells = (' / '.join(f'{sum(each):,}' for each in map(Counter.values, mode))
                      for mode in zip(*found, strict=True))
             print(f'| {name} | {" | ".join(cells)} |', flush=True)

@@ -9,6 +9,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from ..functional.grids import stored
 from ..functional.tracing import is_exporting
 
 
@@ -41,16 +42,19 @@ def level_sizes(shapes: Sequence[tuple[int, int]], like: Tensor) -> tuple[Tensor
 
     Returns:
         ``spatial_shapes`` (levels, 2) with the numbers noted on it, and ``level_start_index``
-        (levels,), both long.
+        (levels,), both long; stored between calls.
     """
     starts = [*accumulate((height * width for height, width in shapes[:-1]), initial=0)]
     flat = [side for shape in shapes for side in shape] + starts
-    if is_exporting():  # torch.tensor would turn symbols into the numbers of the example.
-        sizes = torch.stack([like.new_full((), each, dtype=torch.long) for each in flat])
-    else:
-        sizes = torch.tensor(flat, device=like.device)
-    spatial_shapes = sizes[:-len(starts)].view(-1, 2)
-    return note_host_shapes(spatial_shapes, list(shapes)), sizes[-len(starts):]
+
+    def make() -> tuple[Tensor, Tensor]:
+        if is_exporting():  # torch.tensor would turn symbols into the numbers of the example.
+            sizes = torch.stack([like.new_full((), each, dtype=torch.long) for each in flat])
+        else:
+            sizes = torch.tensor(flat, device=like.device)
+        spatial_shapes = sizes[:-len(starts)].view(-1, 2)
+        return note_host_shapes(spatial_shapes, list(shapes)), sizes[-len(starts):]
+    return stored(('levels', *shapes), make, like.device)
 
 
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.checks import check_at_least, check_choices, check_positive
 from ..functional.extents import filled_extents
+from ..functional.grids import stored
 from ..functional.row_chunks import by_rows
 from ..functional.tracing import layer_dtype
 
@@ -160,8 +161,8 @@ def cell_centres(hw: tuple[int, int], width: Tensor, height: Tensor) -> Tensor:
     return torch.stack((x, y), -1).flatten(1, 2)
 
 
-def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask: Tensor | None
-               ) -> tuple[Tensor, Tensor]:
+def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask: Tensor | None,
+               *, before_sigmoid: bool = False) -> tuple[Tensor, Tensor]:
     """The boxes of the cells of several maps from which two-stage detectors refine proposals
     (Deformable DETR, Zhu et al., ICLR 2021, App. A.4): centred in the cell, with sides of 0.05
     * 2^level of the image.
@@ -171,12 +172,26 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
         like: a tensor (B, ...); boxes have its device and its precision, at least float32.
         padding_mask: (B, cells) bool, True = padding, at the right and bottom of each level, or
             None. Boxes are shares of the image without it.
+        before_sigmoid: return the numbers whose sigmoid the boxes are, inf for unused cells.
 
     Returns:
         (1 or B, cells, 4), (cx, cy, w, h) as shares of the image; (1 or B, cells, 1) bool, which
-        cells are used: padding is not, nor is a cell whose centre lies within 0.01 of the border.
+        cells are unused: padding, and cells whose centres lie within 0.01 of the border.
     """
     dtype = torch.promote_types(like.dtype, torch.float32)
+
+    def make() -> tuple[Tensor, Tensor]:
+        boxes, unused = _cell_boxes(hw_shapes, like, padding_mask, dtype)
+        if before_sigmoid:
+            boxes = torch.log(boxes / (1 - boxes)).masked_fill(unused, torch.inf)
+        return boxes, unused
+    if padding_mask is not None:
+        return make()
+    return stored(('cell boxes', tuple(hw_shapes), dtype, before_sigmoid), make, like.device)
+
+
+def _cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask: Tensor | None,
+                dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     boxes, start = [], 0
     for level, (height, width) in enumerate(hw_shapes):
         sides = [like.new_full((1, 1), side, dtype=dtype) for side in (height, width)]
@@ -187,10 +202,8 @@ def cell_boxes(hw_shapes: Sequence[tuple[int, int]], like: Tensor, padding_mask:
         centres = cell_centres((height, width), sides[1], sides[0])
         boxes.append(torch.cat((centres, torch.full_like(centres, 0.05 * 2.0 ** level)), -1))
     joined = torch.cat(boxes, 1)
-    used = ((joined > 0.01) & (joined < 0.99)).all(-1, keepdim=True)
-    if padding_mask is not None:
-        used = used & ~padding_mask[..., None]
-    return joined, used
+    unused = ~((joined > 0.01) & (joined < 0.99)).all(-1, keepdim=True)
+    return joined, unused if padding_mask is None else unused | padding_mask[..., None]
 
 
 def moved_boxes(boxes: Tensor, moves: Tensor) -> Tensor:

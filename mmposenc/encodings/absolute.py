@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.extents import extents_of
-from ..functional.grids import GridLike, as_grid, check_tokens
+from ..functional.grids import GridLike, as_grid, check_tokens, stored
 from ..functional.masking import are_known_equal, join_prefix, split_prefix
 from ..functional.position_tables import (
     INTERPOLATIONS,
@@ -283,10 +283,16 @@ class SinCosPositionEncoding(AddedTable):
         self.layout = layout
 
     def grid_table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
-        return sincos_2d(hw_shape, self.embed_dims, temperature=self.temperature,
-                         normalize=self.normalize, layout=self.layout, device=like.device,
-                         extents=extents,
-                         dtype=like.dtype if like.dtype.is_floating_point else torch.float32)
+        dtype = like.dtype if like.dtype.is_floating_point else torch.float32
+
+        def make() -> Tensor:
+            return sincos_2d(hw_shape, self.embed_dims, temperature=self.temperature,
+                             normalize=self.normalize, layout=self.layout, device=like.device,
+                             dtype=dtype, extents=extents)
+        if extents is not None:
+            return make()
+        return stored(('sines', hw_shape, self.embed_dims, self.temperature, self.normalize,
+                       self.layout, dtype), make, like.device)
 
     def extra_repr(self) -> str:
         return (f'{self.embed_dims}, temperature={self.temperature}, normalize={self.normalize}, '

@@ -7,7 +7,7 @@ import time
 
 import pytest
 import torch._dynamo  # its settings are put back after each test where it is imported before
-from helpers import tiny_backbones
+from helpers import tiny_backbones, tiny_detr
 from helpers.scripts import load_script
 
 from mmposenc.encodings import ENCODINGS
@@ -71,9 +71,12 @@ def test_kernels_are_counted_as_a_gpu_starts_them():
     """Attention is one, with a table too, and nothing is made of the grid."""
     launches = load_script('benchmarks', 'launches')
     forward, step = launches.counted(tiny_backbones.BUILD['vit'](rel_pos_encoding=dict(
-        type='IRPE')), False, 32)
+        type='IRPE')), None, 32)
     assert forward['attention'] == step['attention'] == step['attention_backward'] == 4
     assert forward['gather'] == 4 and not {'arange', 'view', '_softmax'} & set(forward)
+    rt_detr = tiny_detr.build(tiny_detr.rtdetr())
+    forward, step = launches.counted(rt_detr, 0.0, 64, has_losses=False)
+    assert not {'arange', 'sin', 'full_like'} & set(forward) and step.total() > forward.total()
 
 
 def test_the_peak_of_a_cpu_is_what_a_call_adds():

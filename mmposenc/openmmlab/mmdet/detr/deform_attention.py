@@ -142,7 +142,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         points = points[:, :, None, :, None]
         if points.shape[-1] == 2:
             return points + offsets / spatial_shapes.flip(1)[:, None]
-        return points[..., :2] + offsets / offsets.shape[-2] * points[..., 2:] * 0.5
+        return points[..., :2] + offsets * (0.5 / offsets.shape[-2]) * points[..., 2:]
 
 
 def sampled_cells(value: Tensor, hw_shape: tuple[int, int], locations: Tensor, weights: Tensor,

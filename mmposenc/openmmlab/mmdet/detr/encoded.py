@@ -277,13 +277,14 @@ class Deformable(Encoded):
                    ) -> tuple[Tensor, Tensor | None, Arguments]:
         """The tokens of all levels one after the other, their mask, and where the levels lie."""
         shapes = [(each.shape[-2], each.shape[-1]) for each in maps]
+        spatial_shapes, starts = level_sizes(shapes, maps[0])
         mask_flat, ratios = None, maps[0].new_ones(maps[0].shape[0], len(shapes), 2)
         if any(mask is not None for mask in masks):
             whole = [torch.zeros(len(maps[0]), *hw, dtype=torch.bool, device=ratios.device)
                      if mask is None else mask for mask, hw in zip(masks, shapes, strict=True)]
             mask_flat = torch.cat([mask.flatten(1) for mask in whole], 1)
-            ratios = torch.stack([self.get_valid_ratio(mask) for mask in whole], 1)
-        spatial_shapes, starts = level_sizes(shapes, ratios)
+            extents = torch.stack([filled_extents(mask) for mask in whole], 1)
+            ratios = (extents / spatial_shapes).flip(-1)
         return torch.cat([map_to_tokens(each) for each in maps], 1), mask_flat, dict(
             spatial_shapes=spatial_shapes, valid_ratios=ratios, level_start_index=starts)
 
@@ -338,9 +339,9 @@ class Deformable(Encoded):
                                      spatial_shapes: Tensor) -> tuple[Tensor, Tensor]:
         """The projected memory, and a box of each cell before its sigmoid, as mmdet computes them,
         but in the precision of the memory, and without asking the device for sizes."""
-        boxes, used = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
-        memory = memory.masked_fill(~used, 0)
-        logits = torch.log(boxes / (1 - boxes)).masked_fill(~used, torch.inf)
+        logits, unused = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask,
+                                    before_sigmoid=True)
+        memory = memory.masked_fill(unused, 0)
         return self.memory_trans_norm(self.memory_trans_fc(memory)), logits
 
 

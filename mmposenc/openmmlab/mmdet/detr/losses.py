@@ -43,7 +43,8 @@ class MatchedVarifocalLoss(QualityFocalLoss):
             reduction_override: only for mmdet's signature.
         """
         labels, ious = target
-        classes = F.one_hot(labels, pred.shape[1] + 1)[:, :-1].to(pred)
+        known = torch.arange(pred.shape[1], device=pred.device)
+        classes = (labels[:, None] == known).to(pred.dtype)
         score, factor = self._targets(pred.sigmoid(), classes, ious[:, None].to(pred))
         loss = F.binary_cross_entropy_with_logits(pred, score, reduction='none') * factor
         if weight is not None:

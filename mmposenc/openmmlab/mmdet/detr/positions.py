@@ -1,6 +1,8 @@
 """Padding masks and absolute positions of a detector's feature maps."""
 from __future__ import annotations
 
+import functools
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import torch
@@ -163,10 +165,17 @@ def padding_masks(samples: Sequence[DetDataSample] | None, features: Sequence[Te
 
 def nearest_extents(full: Size, grid: Size, sizes: list[Size]) -> list[Size]:
     """For each image, how many rows and columns of the grid have their nearest pixel in the image.
-    The nearest pixel is that of ``F.interpolate``, which is not always that of exact arithmetic."""
-    rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
-                  for side, cells in zip(full, grid, strict=True))
-    return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
+    """
+    rows, cols = map(_nearest_pixels, full, grid)
+    return [(bisect_left(rows, height), bisect_left(cols, width)) for height, width in sizes]
+
+
+@functools.lru_cache(maxsize=1024)
+def _nearest_pixels(side: int, cells: int) -> list[float]:
+    """The nearest pixel to each cell along an axis, ascending. It is that of ``F.interpolate``,
+    which is not always that of exact arithmetic."""
+    pixels = torch.arange(float(side), device='cpu')[None, None]
+    return F.interpolate(pixels, cells)[0, 0].tolist()
 
 
 def exact_mask(feature: Tensor, full: Size, sizes: list[Size]) -> PaddingMask | None:

@@ -219,9 +219,9 @@ class RFDETR(Deformable, mm.DeformableDETR):
         """
         self._check_num_queries(memory, spatial_shapes)
         groups = self.num_groups if self.training else 1
-        cells, used = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
-        tokens = memory.masked_fill(~used, 0)
-        cells = cells.masked_fill(~used, 0).expand(*tokens.shape[:2], 4)
+        cells, unused = cell_boxes(host_shapes(spatial_shapes), memory, memory_mask)
+        tokens = memory.masked_fill(unused, 0)
+        cells = cells.masked_fill(unused, 0).expand(*tokens.shape[:2], 4)
         scores, boxes = (torch.cat(each, 1) for each in zip(*(
             self._chosen(group, tokens, cells, memory_mask) for group in range(groups)),
             strict=True))
