@@ -232,13 +232,14 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     prefix_tokens = [(name, index) for name in ('cls_token', 'dist_token', 'register_tokens')
                      if name in state for index in range(state[name].shape[1])]
     if grid is None:
-        prefix_rows = next((
-            prefix for prefix in (0, rows, 1, *range(2, len(prefix_tokens) + 1))
-            if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
-            and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
+        prefix_rows, side = next((
+            (prefix, side) for prefix in (0, rows, 1, *range(2, len(prefix_tokens) + 1))
+            for side in (math.isqrt(max(table.shape[1] - prefix, 0)),)
+            if side ** 2 == table.shape[1] - prefix > 0 and (not prefix or prefix >= rows)),
+            (None, 0))
         if prefix_rows is None:
             return {}
-        grid = (math.isqrt(table.shape[1] - prefix_rows),) * 2
+        grid = side, side
     else:
         prefix_rows = table.shape[1] - grid[0] * grid[1]
     if grid == target and prefix_rows == rows:

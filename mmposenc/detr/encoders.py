@@ -161,7 +161,7 @@ class DetrEncoder(BaseModule):
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={positions!r} needs a pos_encoding')
         if rel_pos_encoding is not None:
-            attention = layer_cfg.get('self_attn_cfg') or dict(embed_dims=256, num_heads=8)
+            attention = layer_cfg.get('self_attn_cfg') or self.layer_type.usual_attention
             if attention.get('rel_pos_encoding') is not None:
                 raise ValueError(f'encoder.rel_pos_encoding={rel_pos_encoding!r}: layer_cfg.'
                                  'self_attn_cfg has a rel_pos_encoding too; give one of them')

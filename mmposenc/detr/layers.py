@@ -78,13 +78,14 @@ class DetrEncoderLayer(BaseModule):
     # torch.compile treats this class as one unit, see engine/training/compiling.py.
     is_region = True
     attention_type: Any = MultiheadAttention
+    #: Arguments of the attention where a config has none, as in mmdet.
+    usual_attention: ConfigType = dict(embed_dims=256, num_heads=8)
 
     def __init__(self, self_attn_cfg: ConfigType | None = None,
                  ffn_cfg: ConfigType | None = None, norm_cfg: ConfigType | None = None,
                  init_cfg: ConfigType | None = None) -> None:
         super().__init__(init_cfg)
-        self.self_attn_cfg = dict(embed_dims=256, num_heads=8) if self_attn_cfg is None else (
-            self_attn_cfg)
+        self.self_attn_cfg = self.usual_attention if self_attn_cfg is None else self_attn_cfg
         self.ffn_cfg = {} if ffn_cfg is None else ffn_cfg
         self.norm_cfg = dict(type='LN') if norm_cfg is None else norm_cfg
         self._init_layers()

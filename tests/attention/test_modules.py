@@ -137,6 +137,7 @@ def test_key_positions_are_the_centres_of_the_cells():
 
 @pytest.mark.parametrize('options, call, message', [
     (dict(sr_ratio=2), ((1, 9),), r'hw_shape=\(1, 9\) is smaller than one cell'),
+    (dict(sr_ratio=2), ((9, 1),), r'hw_shape=\(9, 1\) is smaller than one cell'),
     (dict(key_cells=2, rel_pos_encoding=dict(type='IRPE')), (
         (3, 3), torch.zeros(1, 3, 3, dtype=torch.bool), True), 'padding_mask and key_cells=2: ')])
 def test_bad_calls_are_named(options, call, message):

@@ -4,8 +4,13 @@ import pytest
 import torch
 from helpers import tiny_detr as tiny
 from helpers.tiny_detr import IRPE, PEG, build, deformable, detr, dino, images, predict
-from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
+from mmdet.models.layers.transformer import (
+    DetrTransformerEncoder,
+    coordinate_to_encoding,
+    dino_layers,
+)
 
+from mmposenc.detr import DetrEncoder
 from mmposenc.encodings import PEG as PEGModule
 from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.functional.extents import extents_to_mask
@@ -94,6 +99,13 @@ def test_one_relative_encoding_of_all_layers_is_saved_once(sharing: str) -> None
     assert [key for key in model.state_dict() if 'rel_pos' in key] == [table]
     assert [key for key, _ in model.named_parameters(remove_duplicate=False)
             if 'rel_pos' in key] == [table]
+
+
+def test_an_encoder_without_a_config_of_attention_has_mmdets() -> None:
+    theirs = DetrTransformerEncoder(1, {}).layers[0].self_attn
+    for options in ({}, dict(rel_pos_encoding=IRPE)):
+        ours = DetrEncoder(1, {}, **options).layers[0].self_attn
+        assert (ours.embed_dims, ours.num_heads) == (theirs.embed_dims, theirs.num_heads)
 
 
 def test_the_encoder_compiles_into_one_graph() -> None:
