@@ -156,13 +156,14 @@ def test_convolutions_of_values_stay_in_a_region(name, prefix):
 
 @pytest.mark.parametrize('prefix', [0, 2])
 def test_cope_counts_the_gates_of_its_region(prefix):
-    """A loop over the tokens between query and key."""
-    encoding, (q, k, v) = encoded('CoPE', prefix)
+    """A loop over the tokens between query and key; windows have the regions in turns."""
+    encoding, (q, k, v) = encoded('CoPE', prefix, batch=6)
     regions = torch.randint(0, 2, (2, prefix + 12), generator=torch.Generator().manual_seed(3))
-    pair = cope(encoding, (GRID, GRID), regions)(q / 2, k)
+    in_turns = regions.repeat(3, 1)
+    pair = cope(encoding, (GRID, GRID), in_turns)(q / 2, k)
     with torch.no_grad():
         logits = naive_logits(pair, q, k) + q @ k.mT / 2
-    same = (regions[:, :, None] == regions[:, None])[:, None]
+    same = (in_turns[:, :, None] == in_turns[:, None])[:, None]
     expected = logits.masked_fill(~same, -torch.inf).softmax(-1) @ v
     close(in_every_implementation(encoding, [q, k, v], regions=regions)[0], expected)
 

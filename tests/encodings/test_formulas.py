@@ -167,6 +167,8 @@ def test_what_they_start_from():
     names = [name for name, _ in build('TransformerXLRPE').relative_tables()]
     assert names == ['content_bias', 'position_bias']  # the projection takes weight decay
     lie, com = build('LieRE'), build('ComRoPE')
+    shared = build('LieRE', shared_heads=True)
+    assert (lie.generators.shape[1], shared.generators.shape[1]) == (lie.num_heads, 1)
     assert 0 <= lie.generators.min() and 6 < lie.generators.max() < 2 * math.pi
     assert {name for name, _ in com.named_parameters()} == {'generators', 'factors'}
     assert 0.8 < com.generators.std() < 1.2
