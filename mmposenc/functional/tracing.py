@@ -26,7 +26,8 @@ else:  # This is torch 2.1.
 is_exporting = getattr(torch.compiler, 'is_exporting', lambda: False)
 
 
-_P, _R = ParamSpec('_P'), TypeVar('_R')
+_P = ParamSpec('_P')
+_R = TypeVar('_R')
 #: What has ``torch.compile`` leave out each function that is :func:`uncompiled`.
 _DISABLE: list[Callable[[], None]] = []
 
