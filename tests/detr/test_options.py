@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo  # its settings are put back where it is imported before a test
 from helpers import tiny_detr as tiny
 from helpers.tiny_detr import IRPE, PEG, build, deformable, detr, dino, images, predict
 from mmdet.models.layers.transformer import (

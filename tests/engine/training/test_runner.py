@@ -6,6 +6,7 @@ import os
 import mmengine
 import pytest
 import torch
+import torch._dynamo  # its settings are put back where it is imported before a test
 from helpers.tiny_run import Data, runner
 from mmengine.dataset import pseudo_collate
 from mmengine.model import BaseModel
