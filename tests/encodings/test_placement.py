@@ -75,6 +75,9 @@ def test_modules_that_cannot_be():
         PlacedEncodings(PEG(4), (-1, 0), 2, embed_dims=4)
     with pytest.raises(ValueError, match='Linear is no TokenEncoding'):
         build_encoding(torch.nn.Linear(2, 2), TokenEncoding, 'pos_encoding', embed_dims=4)
+    with pytest.raises(ValueError, match='no grid_shape; LearnedPositionEmbedding requires it'):
+        build_encoding(dict(type='LearnedPositionEmbedding'), TokenEncoding, 'pos_encoding',
+                       embed_dims=4, grid_shape=None)
 
 
 def test_a_class_that_takes_any_argument_is_told_to_name_its_sizes():
