@@ -132,6 +132,7 @@ def reduction(dims=6, heads=2, **options):
 def test_key_positions_are_the_centres_of_the_cells():
     grid = reduction(sr_ratio=4).reduced_key_grid((9, 13))
     assert (grid.height, grid.width) == (2, 3)
+    assert reduction(sr_ratio=4).reduced_key_grid((7, 5)).hw == (1, 1)
     assert [(i + 0.5) * grid.stride_h - 0.5 for i in range(2)] == [1.5, 5.5]
 
 

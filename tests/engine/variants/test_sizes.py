@@ -8,6 +8,7 @@ from mmengine.registry import DATASETS, init_default_scope
 from PIL import Image
 
 from mmposenc import engine
+from mmposenc.engine.config.image_sizes import size_after
 from mmposenc.engine.config.parsed import ParsedConfig
 from mmposenc.engine.variants.sizes import config_at_size, config_trained_at_size
 from mmposenc.lab.compare.running.costs import input_size
@@ -211,3 +212,9 @@ def test_a_size_that_a_training_cannot_have(name, size, change, said):
     change(ParsedConfig(cfg).data_sets_with_pipeline('train')[0].pipeline)
     with pytest.raises(ValueError, match=f'--size {size}: .*{said}'):
         config_trained_at_size(cfg, size)
+
+
+@pytest.mark.parametrize('scope, size', [('mmdet', (64, 96)), ('mmseg', (96, 64)),
+                                         ('mmpretrain', (96, 64))])
+def test_sides_of_a_crop_have_the_order_of_its_library(scope, size) -> None:
+    assert size_after([dict(type='RandomCrop', crop_size=(96, 64))], scope) == size
