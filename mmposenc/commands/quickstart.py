@@ -3,9 +3,9 @@
     mmposenc quickstart [--seed N]
 
 A RetinaNet on PVT + PEG is trained from random weights, and tested in the same area of a forest and
-in another area; the scores are COCO's AP. Data go to data/, results to work_dirs/, both in the
-current folder. Pictures show ground truth on the left and predictions on the right. Stop it with
-Ctrl-C; the same command resumes.
+in another area; the scores are COCO's AP. A CPU with instructions for bfloat16 trains in bfloat16.
+Data go to data/, results to work_dirs/, both in the current folder. Pictures show ground truth on
+the left and predictions on the right. Stop it with Ctrl-C; the same command resumes.
 """
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def train_and_test(work: Path, seed: int | None) -> None:
         print(f'already trained; delete {work} to train again', flush=True)
     else:
         resume = ['--resume', 'auto'] if work.exists() else []
+        amp = ['--amp'] if bfloat16_saves_time() else []
         options = [] if seed is None else ['--cfg-options', f'randomness.seed={seed}']
-        run('train', f'{_TREES}-quick.py', '--work-dir', str(work), *resume, *options)
+        run('train', f'{_TREES}-quick.py', '--work-dir', str(work), *resume, *amp, *options)
         with writing_whole_file(work / 'trained') as partial:
             shutil.copy(work / 'last_checkpoint', partial)
     checkpoint = str(work / Path((work / 'trained').read_text().strip()).name)
@@ -71,6 +72,14 @@ def train_and_test(work: Path, seed: int | None) -> None:
         say(f'3/3 test: {title}')
         run('test', config, checkpoint, '--work-dir', str(work / f'test_{folder}'),
             '--show-dir', str(work / 'pictures' / folder))
+
+
+def bfloat16_saves_time() -> bool:
+    """Whether the training will run on a CPU with instructions for bfloat16."""
+    from mmengine.device import get_device
+
+    from ..functional.linear import has_bfloat16_units
+    return has_bfloat16_units() and get_device() == 'cpu'
 
 
 def run(*words: str) -> None:

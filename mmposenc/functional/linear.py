@@ -128,10 +128,21 @@ def onednn_halves_time() -> bool:
 
 def _amd_family() -> int:
     """AMD's number of the family of this processor, as Linux tells it; 0 for all others."""
-    info = Path('/proc/cpuinfo')
-    text = info.read_text(encoding='utf-8', errors='ignore') if info.exists() else ''
+    text = _cpu_info()
     family = re.search(r'cpu family\s*: (\d+)', text)
     return int(family[1]) if family and 'AuthenticAMD' in text else 0
+
+
+def _cpu_info() -> str:
+    """What Linux tells of this processor; nothing on other systems."""
+    info = Path('/proc/cpuinfo')
+    return info.read_text(encoding='utf-8', errors='ignore') if info.exists() else ''
+
+
+def has_bfloat16_units() -> bool:
+    """Whether this processor has instructions that multiply bfloat16. oneDNN computes bfloat16
+    without them too (:func:`onednn_has_bfloat16`), by those of float32."""
+    return bool(re.search(r'\b(avx512_bf16|amx_bf16|bf16)\b', _cpu_info()))
 
 
 @functools.cache

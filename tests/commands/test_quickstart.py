@@ -22,7 +22,7 @@ def asked(tmp_path, monkeypatch):
 
     def run(command, config, *words):
         done.append((command, config.split('/')[-1].removesuffix('.py'),
-                     *(word for word in words if not word.startswith('--'))))
+                     *(word for word in words if word == '--amp' or not word.startswith('--'))))
         work = tmp_path / words[words.index('--work-dir') + 1]
         if command == 'train':
             work.mkdir(parents=True)
@@ -39,14 +39,19 @@ def asked(tmp_path, monkeypatch):
     return done
 
 
-def test_it_trains_once_and_tests_twice(asked, capsys):
+@pytest.mark.parametrize('device, flags, amp', [
+    ('cpu', 'avx512_bf16', ['--amp']), ('cpu', 'avx512f', []), ('cuda', 'avx512_bf16', [])])
+def test_it_trains_once_and_tests_twice(device, flags, amp, asked, capsys, monkeypatch):
+    """In bfloat16 on a CPU that has instructions for it."""
+    monkeypatch.setattr('mmposenc.functional.linear._cpu_info', lambda: f'flags\t: fpu {flags}\n')
+    monkeypatch.setattr('mmengine.device.get_device', lambda: device)
     work = 'work_dirs/quickstart-seed1'
     tests = [('test', config, f'{work}/epoch_12.pth', f'{work}/test_{name}',
               f'{work}/pictures/{name}')
              for config, name in ((f'{SMALL}-block', 'same_area'), (SMALL, 'another_area'))]
     quickstart.main(['--seed', '1'])
-    assert asked == [('prepare', 'trees'), ('train', f'{SMALL}-quick', work, 'randomness.seed=1'),
-                     *tests]
+    assert asked == [('prepare', 'trees'),
+                     ('train', f'{SMALL}-quick', work, *amp, 'randomness.seed=1'), *tests]
     assert capsys.readouterr().out.endswith(
         '                  AP    AP50    AP75\n'
         'same area      0.250   0.500   0.000\n'

@@ -82,6 +82,14 @@ def test_other_dtypes_are_pytorchs(dtype, onednn):
     assert not onednn
 
 
+@pytest.mark.parametrize('text, found', [
+    ('flags\t: avx512f avx512_bf16\n', True), ('flags\t: avx512f amx_bf16 amx_tile\n', True),
+    ('Features\t: fp asimd bf16\n', True), ('flags\t: avx512f avx512bw\n', False), ('', False)])
+def test_instructions_for_bfloat16_are_those_that_linux_lists(text, found, monkeypatch):
+    monkeypatch.setattr(module, '_cpu_info', lambda: text)
+    assert module.has_bfloat16_units() is found
+
+
 @pytest.fixture
 def bfloat16(onednn):
     """The calls of oneDNN on a processor that computes bfloat16 by it."""
