@@ -1,4 +1,5 @@
 """Checks which OpenMMLab packages are installed and whether they work together."""
+import functools
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
@@ -19,6 +20,7 @@ HOW_TO_INSTALL = (
     "    pip install 'mmposenc[openmmlab]'    (the releases by OpenMMLab itself)")
 
 
+@functools.cache  # Each part of the package asks for all of them, a fifth of a second in all.
 def look_up(distribution: str) -> str | None:
     """The installed version of a distribution, or None."""
     try:

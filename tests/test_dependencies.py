@@ -55,3 +55,10 @@ def test_a_module_that_needs_one_library_more(name, said, monkeypatch):
 def test_both_sets(installed, named):
     with pytest.raises(ImportError, match=f'over each other: {named}'):
         check(installed)
+
+
+def test_an_installed_version_is_read_once(monkeypatch):
+    read = []
+    monkeypatch.setattr(dependencies, 'installed_version', lambda name: read.append(name) or '1.0')
+    assert [dependencies.look_up('only-of-this-test') for _ in range(2)] == ['1.0', '1.0']
+    assert read == ['only-of-this-test']
