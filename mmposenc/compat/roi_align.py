@@ -106,7 +106,8 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
             input, rois.to(input.dtype), spatial_scale, *size, *how))
     elif len(rois):
         dtype = torch.promote_types(input.dtype, torch.float32)
-        maps = input.to(dtype)
+        # Of channels-last maps, torch would multiply each channel by itself.
+        maps = input.to(dtype).contiguous()
         read = windows(rois.to(dtype), input.shape, size, spatial_scale, *how)
         with torch.autocast(input.device.type, enabled=False):
             for region, (image, rows, columns, row_shares, column_shares) in enumerate(read):
@@ -125,7 +126,7 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
             grad_output, rois.to(grad_output.dtype), spatial_scale, *size, *grad_input.shape, *how))
     elif len(rois):
         dtype = torch.promote_types(grad_input.dtype, torch.float32)
-        total = torch.zeros_like(grad_input, dtype=dtype)
+        total = grad_input.new_zeros(grad_input.shape, dtype=dtype)
         read = windows(rois.to(dtype), grad_input.shape, size, spatial_scale, *how)
         with torch.autocast(grad_input.device.type, enabled=False):
             for grad, (image, rows, columns, row_shares, column_shares) in zip(
