@@ -28,9 +28,7 @@ from mmengine.runner import Runner
 
 #: Config, the key of the class that this project has too, and steps.
 CASES = {'RetinaNet PVT-tiny': ('mmdet::pvt/retinanet_pvt-t_fpn_1x_coco.py', 'model.backbone', 30),
-         'DETR-R50': ('mmdet::detr/detr_r50_8xb2-150e_coco.py', 'model', 20),
-         'RetinaNet Swin-T': ('mmdet::swin/retinanet_swin-t-p4-w7_fpn_1x_coco.py',
-                              'model.backbone', 20)}
+         'DETR-R50': ('mmdet::detr/detr_r50_8xb2-150e_coco.py', 'model', 20)}
 WAYS = ('ours', 'loop', 'theirs')
 
 
