@@ -141,26 +141,26 @@ def _change_backbone(parsed: ParsedConfig, node: ConfigType, changes: Changes, a
 
 def _names_of_added(parsed: ParsedConfig, node: ConfigType, changes: Changes, added: Changes
                     ) -> list[str]:
-    """Parts of names of the encodings that an entry adds to a backbone, which it may keep its own
-    of: those stand before them at each place, and in each sum."""
+    """Parts of names of the encodings that an entry adds to a backbone. Those of the backbone that
+    stay come before them in each list and in each sum."""
     def modules(backbone: ReadOnlyConfig, kind: type) -> list[str]:
         built = build_backbone(parsed.library, backbone, 'meta')
         return [name for name, module in built.named_modules() if isinstance(module, kind)]
 
     names = []
     if added.tokens and len(changes.tokens) > len(added.tokens):
-        own = modules(parsed.backbone, TokenEncoding)
-        names += [name for name in modules(node, TokenEncoding) if name not in own]
+        before = modules(parsed.backbone, TokenEncoding)
+        names += [name for name in modules(node, TokenEncoding) if name not in before]
     elif added.tokens:
         names.append('pos_encodings')
-    kept = len(changes.relative or ()) - len(added.relative or ())
-    if added.relative and kept and added.keep:
+    count = len(changes.relative or ()) - len(added.relative or ())
+    if added.relative and count and added.keep:
         names += [f'rel_pos_encoding.encodings.{index}'
-                  for index in range(kept, len(changes.relative))]
-    elif added.relative and kept:
-        places = [name for name in modules(node, RelativeEncoding)
-                  if name.endswith('rel_pos_encoding')]
-        names += [places[block] for each in added.relative for block in each['blocks']]
+                  for index in range(count, len(changes.relative))]
+    elif added.relative and count:
+        attentions = [name for name in modules(node, RelativeEncoding)
+                      if name.endswith('rel_pos_encoding')]
+        names += [attentions[block] for each in added.relative for block in each['blocks']]
     elif added.relative:
         names.append('rel_pos_encoding')
     return names
