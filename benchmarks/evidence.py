@@ -31,6 +31,7 @@ from mmposenc.lab.compare.statistics.differences import (
     LEAST_RUNS,
     SAME,
     WORSE,
+    Contrast,
     standings,
     verdict_row,
     weighted_contrast,
@@ -164,19 +165,30 @@ def ask(question: Mapping[str, Any], results: Results) -> dict[str, Any]:
                                       for name in {**one, **other}})
     means = [weighted_contrast(values, each).mean if both.n else None for each in (one, other)]
     margin = max(MARGIN, effect(question['paper']) or 0)
-    tested = both.n >= LEAST_RUNS and both.error
-    p = 2 * stats.t.sf(abs(both.mean) / both.error, both.freedom) if tested else None
-    return {**verdict_row(both, margin), 'p': p, 'means': means,
+    return {**verdict_row(both, margin), 'p': chance(both), 'means': means,
             'expect': EXPECTED[question['expect']]}
+
+
+def chance(contrast: Contrast) -> float | None:
+    """The chance of a contrast at least as far from 0 where there is none (Welch's test); None
+    without an error, or with fewer runs than LEAST_RUNS."""
+    if contrast.n < LEAST_RUNS or not contrast.error:
+        return None
+    return 2 * stats.t.sf(abs(contrast.mean) / contrast.error, contrast.freedom)
+
+
+def corrected(chances: Sequence[float | None]) -> list[float | None]:
+    """Chances corrected for all of them (false discovery rate, Benjamini and Hochberg 1995)."""
+    tested = [each for each in chances if each is not None]
+    shares = iter(stats.false_discovery_control(tested) if tested else ())
+    return [None if each is None else next(shares) for each in chances]
 
 
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     """'yes' or 'no' where a difference is found, bold where it is so when all questions of the page
     are corrected for (false discovery rate, Benjamini and Hochberg 1995); else 'level within m',
     which is a 'yes' where the paper says the same; else 'no measurable difference: +-x'."""
-    tested = [index for index, each in enumerate(asked) if each['p'] is not None]
-    sure = dict(zip(tested, stats.false_discovery_control([asked[i]['p'] for i in tested])
-                    if tested else (), strict=True))
+    sure = corrected([each['p'] for each in asked])
     found = []
     for index, each in enumerate(asked):
         text = verdict_text(each, PERCENT)

@@ -29,11 +29,11 @@ from typing import Any
 
 import torch
 import yaml
+from evidence import chance, corrected
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
-from scipy import stats
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -93,9 +93,11 @@ def remember(backbone: ViT, memory: Memory) -> None:
 
     @cache  # At the first image, when weights are loaded.
     def first_of_key() -> bytes:
-        """What frozen blocks give for one image: each kind has its own part of the memory."""
+        """A hash of what frozen blocks give for one image: each kind has its own part of the
+        memory."""
         image = torch.linspace(-1, 1, 3 * 224 * 224).sin().view(1, 3, 224, 224)
-        return run_frozen(image)[frozen - 1].float().numpy().tobytes()
+        tokens = run_frozen(image)[frozen - 1].float()
+        return hashlib.sha256(tokens.numpy().tobytes()).digest()
 
     def from_memory(images: Tensor) -> tuple[Tensor, ...]:
         known = []
@@ -175,11 +177,13 @@ def table(runs: list[dict[str, Any]], tests: Sequence[str]) -> list[list[str]]:
     of: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         of.setdefault(run['encoding'], []).append(run)
-    compared, chances = next(iter(of)), []
+    compared = next(iter(of))
+    chances: list[float | None] = []
     for name in tests:
         points = {word: {seed: each[name][first] for seed, each in enumerate(runs)}
                   for word, runs in of.items()}
         for word, found in of.items():
+            chances.append(None)
             cells = [' '.join(f'{each:.1f}' for each in points[word].values()),
                      f'{fmean(points[word].values()):.1f}', '', '', '']
             if word != compared:
@@ -187,13 +191,13 @@ def table(runs: list[dict[str, Any]], tests: Sequence[str]) -> list[list[str]]:
                 high = verdict_row(gap, 1.0)['high']
                 reach = reach_over_images(*([each[name]['without_images'] for each in of[one]]
                                             for one in (word, compared)))
-                chances.append(2 * stats.t.sf(abs(gap.mean / gap.error), gap.freedom))
-                cells[2:4] = [f'{gap.mean:+.1f} ± {high - gap.mean:.1f}', f'± {reach:.1f}']
+                chances[-1] = chance(gap)
+                cells[2:4] = [f'{gap.mean:+.1f}' + (f' ± {high - gap.mean:.1f}' if high else ''),
+                              f'± {reach:.1f}']
             rows.append([name, word, *cells,
                          *(f'{fmean(each[name][key] for each in found):.1f}' for key in others)])
-    shares = iter(stats.false_discovery_control(chances))
-    for row in rows[1:]:
-        row[6] = f'{next(shares):.3f}' if row[4] else ''
+    for row, share in zip(rows[1:], corrected(chances), strict=True):
+        row[6] = '' if share is None else f'{share:.3f}'
     return rows
 
 

@@ -52,6 +52,7 @@ class Times(Hook):
 def config(name: str, way: str, size: int) -> Config:
     """mmdet's config with its own classes, or with one of this project."""
     from mmposenc.commands.train import parse_args
+    from mmposenc.engine.config.nodes import value_at
     from mmposenc.engine.variants.applying import read_encoded_config
     path, key, steps = CASES[name]
     cfg = read_encoded_config(parse_args([
@@ -63,7 +64,7 @@ def config(name: str, way: str, size: int) -> Config:
     cfg.custom_imports = dict(imports=['mmposenc', 'whole_training'])
     if way == 'theirs':
         return Config.fromstring(cfg.pretty_text.replace("'mmposenc.", "'"), '.py')
-    part = cfg.get(key) if '.' not in key else cfg.model.backbone
+    part = value_at(cfg, key)
     part.type = f'mmposenc.{part.type}'
     return cfg
 

@@ -109,9 +109,7 @@ def _outside_of(parsed: ParsedConfig, before: Changes, taken: Iterable[int]) -> 
     """The relative encodings of a config for all blocks but those that are taken."""
     insertion = parsed.insertion
     if insertion.kind == 'backbone':
-        built = build_backbone(parsed.library, parsed.backbone, 'meta')
-        count = sum(isinstance(each, RelativeEncoding) for module in built.modules()
-                    for name, each in module.named_children() if name == 'rel_pos_encoding')
+        count = len(_names_of_relative(parsed, parsed.backbone))
     else:
         count = insertion.options.get('num_layers', 1)
     outside = [dict(each, blocks=[block for block in each.get('blocks', range(count))
@@ -143,14 +141,12 @@ def _names_of_added(parsed: ParsedConfig, node: ConfigType, changes: Changes, ad
                     ) -> list[str]:
     """Parts of names of the encodings that an entry adds to a backbone. Those of the backbone that
     stay come before them in each list and in each sum."""
-    def modules(backbone: ReadOnlyConfig, kind: type) -> list[str]:
-        built = build_backbone(parsed.library, backbone, 'meta')
-        return [name for name, module in built.named_modules() if isinstance(module, kind)]
-
     names = []
     if added.tokens and len(changes.tokens) > len(added.tokens):
-        before = modules(parsed.backbone, TokenEncoding)
-        names += [name for name in modules(node, TokenEncoding) if name not in before]
+        before, after = (
+            [name for name, module in build_backbone(parsed.library, backbone).named_modules()
+             if isinstance(module, TokenEncoding)] for backbone in (parsed.backbone, node))
+        names += [name for name in after if name not in before]
     elif added.tokens:
         names.append('pos_encodings')
     count = len(changes.relative or ()) - len(added.relative or ())
@@ -158,12 +154,19 @@ def _names_of_added(parsed: ParsedConfig, node: ConfigType, changes: Changes, ad
         names += [f'rel_pos_encoding.encodings.{index}'
                   for index in range(count, len(changes.relative))]
     elif added.relative and count:
-        attentions = [name for name in modules(node, RelativeEncoding)
-                      if name.endswith('rel_pos_encoding')]
-        names += [attentions[block] for each in added.relative for block in each['blocks']]
+        blocks = _names_of_relative(parsed, node)
+        names += [blocks[block] for each in added.relative for block in each['blocks']]
     elif added.relative:
         names.append('rel_pos_encoding')
     return names
+
+
+def _names_of_relative(parsed: ParsedConfig, backbone: ReadOnlyConfig) -> list[str]:
+    """The name of the relative encoding of each block of a backbone, also of a shared one."""
+    built = build_backbone(parsed.library, backbone)
+    return [f'{parent}.{name}' for parent, module in built.named_modules()
+            for name, each in module.named_children()
+            if name == 'rel_pos_encoding' and isinstance(each, RelativeEncoding)]
 
 
 def _change_encoder(parsed: ParsedConfig, model: ConfigType, node: ConfigType,
