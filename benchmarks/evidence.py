@@ -37,7 +37,7 @@ from mmposenc.lab.compare.statistics.differences import (
     weighted_contrast,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
-from mmposenc.lab.compare.statistics.results import Metric, Results
+from mmposenc.lab.compare.statistics.results import Metric, Results, Values
 from mmposenc.lab.compare.statistics.summary import mean_row, with_summary
 from mmposenc.lab.compare.study.study import read_study
 
@@ -156,15 +156,27 @@ def effect(paper: str) -> float | None:
     return round(abs(one - other), 4)
 
 
-def ask(question: Mapping[str, Any], results: Results) -> dict[str, Any]:
+def tests_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Values]]:
+    """name of a table of benchmarks/frozen_backbone.py -> what the plan calls a test of it -> its
+    values."""
+    found: dict[str, dict[str, Values]] = {}
+    for name, words in plan.get('tables', {}).items():
+        with (MEASURED / f'{name}.csv').open() as file:
+            for test, encoding, cell, *_ in csv.reader(file):
+                if test in words:
+                    found.setdefault(name, {}).setdefault(words[test], {})[encoding] = dict(
+                        enumerate(map(float, cell.split())))
+    return found
+
+
+def ask(question: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """The numbers of a question: both means, their difference and what it says by itself."""
-    values = results.values_at(question['at'])
     one, other = (mean_of(question[key]) for key in ('one', 'other'))
     # An encoding may be in both.
     both = weighted_contrast(values, {name: one.get(name, 0) - other.get(name, 0)
                                       for name in {**one, **other}})
     means = [weighted_contrast(values, each).mean if both.n else None for each in (one, other)]
-    margin = max(MARGIN, effect(question['paper']) or 0)
+    margin = question.get('within') or max(MARGIN, effect(question['paper']) or 0)
     return {**verdict_row(both, margin), 'p': chance(both), 'means': means,
             'expect': EXPECTED[question['expect']]}
 
@@ -211,7 +223,7 @@ def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
         known = each['means'][0] is not None
         rows.append([
             question['of'], question['ask'], question['paper'],
-            f"{question['study']}, {question['at']:g}x",
+            f"{question['study']}, {at_text(question['at'])}",
             f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '',
             '' if not known else f"{each['mean']:+.1f}" + (
                 '' if each['low'] is None else f" ± {each['high'] - each['mean']:.1f}"),
@@ -238,7 +250,7 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
     rows = [['question', 'answer here', 'means', 'seeds']]
     for each in plan:
         found = {name: ask({'at': at, 'one': one, 'other': other, 'expect': 'more', 'paper': ''},
-                           studies[study])
+                           studies[study].values_at(at))
                  for name, (study, at, one, other) in each['says'].items() if study in studies}
         found = {name: known for name, known in found.items() if known['n'] >= LEAST_RUNS}
         if not found:
@@ -271,6 +283,11 @@ def values_of(place: str) -> dict[int, float]:
     return dict(enumerate(found))
 
 
+def at_text(at: float | str) -> str:
+    """'1.5x', or the test itself where it is no size."""
+    return at if isinstance(at, str) else f'{at:g}x'
+
+
 def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
                 ) -> list[list[str]]:
     """What docs/choose.md says to take: its mean and another's, their difference, and where both
@@ -290,14 +307,17 @@ def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results
                      f"{each['metric']} {means[0]:.1f}; {each['label']} {means[1]:.1f}",
                      f'{found.mean:+.1f} ± {wide:.1f}',
                      ', '.join(f'[{Path(link).stem}]({link})' for link in files)
-                     + f', {at:g}x' * bool(file)])
+                     + f', {at_text(at)}' * bool(file)])
     return rows
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Results]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
     empty = Results('', '', '', PERCENT, [], {}, {}, encodings=[], runs=[])
-    asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
+    measured = tests_of(plan)
+    asked = [ask(each, measured[each['study']][each['at']] if each['study'] in measured else
+                 studies.get(each['study'], empty).values_at(each['at']))
+             for each in plan['questions']]
     told = answers(asked)
     rows = question_rows(plan['questions'], asked, told)
     found = {name: study_rows(results) for name, results in studies.items()}

@@ -4,15 +4,17 @@ They take most of the time of a step. So the training pipeline draws some fixed 
 what the frozen blocks give for a view, in bfloat16, is used again by all seeds, configs and
 encodings. (The configs by themselves draw new views in every epoch.) An epoch sees every view once;
 schedule, optimizer and averaged weights are those of a config. In tests the frozen blocks run in
-float32. A call goes on where the last one was, and writes the table of its runs, OUT/table.csv.
+float32, or with --amp in bfloat16. A call goes on where the last one was, and writes the table of
+its runs, OUT/table.csv.
 
     mmposenc prepare trees && mmposenc prepare pretrained
     python benchmarks/frozen_backbone.py configs/detection/small/rt-detr_vit-s14_1xb4-10e_trees.py
 
 --windows 650x650 tests the whole plot 'val' once more, cut into windows of this size, as
 'data/trees-650x650/val': with @728x728 they show more, in the scale of the tiles with @448x448.
-What stands before a colon is an option of the config: 'model.test_cfg.mode=slide:val' cuts pictures
-into windows, and 'model.data_preprocessor.pad_size_divisor=448:val' pads them.
+What stands before a colon are options of the config, parted by commas:
+'model.test_cfg.mode=slide:val' cuts pictures into windows, and
+'model.data_preprocessor.pad_size_divisor=448:val' pads them.
 """
 from __future__ import annotations
 
@@ -86,17 +88,19 @@ def remember(backbone: ViT, memory: Memory) -> None:
             return state
 
         backbone._run_block_and_encodings = record
-        with torch.autocast('cpu', torch.bfloat16, backbone.training):
+        half = backbone.training or torch.is_autocast_enabled('cpu')
+        with torch.autocast('cpu', torch.bfloat16, half):
             forward(image)
-        return {position: found[position].to(torch.bfloat16 if backbone.training else
-                                             torch.float32) for position in read}
+        return {position: found[position].to(torch.bfloat16 if half else torch.float32)
+                for position in read}
 
     @cache  # At the first image, when weights are loaded.
     def first_of_key() -> bytes:
         """A hash of what frozen blocks give for one image: each kind has its own part of the
         memory."""
         image = torch.linspace(-1, 1, 3 * 224 * 224).sin().view(1, 3, 224, 224)
-        tokens = run_frozen(image)[frozen - 1].float()
+        # With padding, so that a backbone that masks it is another.
+        tokens = run_frozen(set_img_shapes(image, [(224, 168)]))[frozen - 1].float()
         return hashlib.sha256(tokens.numpy().tobytes()).digest()
 
     def from_memory(images: Tensor) -> tuple[Tensor, ...]:
@@ -135,13 +139,12 @@ def train(cfg: Config, views: list[dict[str, Any]], memory: Memory) -> str:
 def test(cfg: Config, weights: str, name: str, every: int, memory: Memory) -> dict[str, Any]:
     """The numbers of a test set 'val', 'val@1.6', 'FOLDER/val@336x588' or 'OPTION=VALUE:val', in
     points. Detections are written beside the weights."""
-    option, _, name = name.rpartition(':')
+    options, _, name = name.rpartition(':')
     cfg = copy.deepcopy(cfg)
     data_set, _, size = name.partition('@')
     folder, _, split = data_set.rpartition('/')
-    if option:
-        key, _, value = option.partition('=')
-        cfg.merge_from_dict({key: yaml.safe_load(value)})
+    cfg.merge_from_dict({key: yaml.safe_load(value) for key, _, value in (
+        each.partition('=') for each in options.split(',') if options)})
     cfg = config_at_size(cfg, size if 'x' in size else float(size or 1))
     is_coco = 'ann_file' in cfg.test_evaluator
     if folder or split != 'val':

@@ -9,18 +9,19 @@ from mmposenc.functional.image_sizes import set_img_shapes
 frozen_backbone = load_script('benchmarks', 'frozen_backbone')
 
 
-@pytest.mark.parametrize('frozen, known', [(2, (3, 6, 6)), (3, (3, 6, 9))])
+@pytest.mark.parametrize('frozen, known', [(2, (3, 6, 6, 9)), (3, (3, 6, 9, 12))])
 def test_a_vit_that_remembers_gives_the_same_maps_and_gradients(frozen, known):
-    def model(**encodings):
+    def model(mask_padding=True, **encodings):
         torch.manual_seed(0)
         return ViT(embed_dims=32, num_layers=3, num_heads=2, patch_size=8, img_size=224,
                    out_indices=(0, 2), final_norm=False, frozen_stages=frozen,
-                   mask_padding=True, **encodings).eval()
+                   mask_padding=mask_padding, **encodings).eval()
 
     memory, images = {}, torch.randn(3, 3, 24, 32)
     table = dict(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
     rotary = dict(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', blocks=[2]))
-    for encodings, count in zip((table, {}, table | rotary), known, strict=True):
+    variants = table, {}, table | rotary, table | dict(mask_padding=False)
+    for encodings, count in zip(variants, known, strict=True):
         plain, remembers = model(**encodings), model(**encodings)
         frozen_backbone.remember(remembers, memory)
         for order in ([2], [0, 1], [1, 0]):
