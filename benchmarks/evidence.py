@@ -156,17 +156,11 @@ def effect(paper: str) -> float | None:
     return round(abs(one - other), 4)
 
 
-def tests_of(plan: Mapping[str, Any]) -> dict[str, dict[str, Values]]:
-    """name of a table of benchmarks/frozen_backbone.py -> what the plan calls a test of it -> its
-    values."""
-    found: dict[str, dict[str, Values]] = {}
-    for name, words in plan.get('tables', {}).items():
-        with (MEASURED / f'{name}.csv').open() as file:
-            for test, encoding, cell, *_ in csv.reader(file):
-                if test in words:
-                    found.setdefault(name, {}).setdefault(words[test], {})[encoding] = dict(
-                        enumerate(map(float, cell.split())))
-    return found
+def values_for(row: Mapping[str, Any], studies: Mapping[str, Results]) -> Values:
+    """The values of what a row of the plan compares: of a study, or of places in docs/tables."""
+    if 'study' not in row:
+        return {row[side]: values_of(row[side]) for side in ('one', 'other')}
+    return studies[row['study']].values_at(row.get('at', 1)) if row['study'] in studies else {}
 
 
 def ask(question: Mapping[str, Any], values: Values) -> dict[str, Any]:
@@ -223,7 +217,7 @@ def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
         known = each['means'][0] is not None
         rows.append([
             question['of'], question['ask'], question['paper'],
-            f"{question['study']}, {at_text(question['at'])}",
+            question.get('where') or f"{question['study']}, {question['at']:g}x",
             f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '',
             '' if not known else f"{each['mean']:+.1f}" + (
                 '' if each['low'] is None else f" ± {each['high'] - each['mean']:.1f}"),
@@ -265,9 +259,9 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
 
 
 def values_of(place: str) -> dict[int, float]:
-    """Three runs in a file of docs/tables, in percent: 'trees.csv, PEG, same area: AP50' names the
-    file, what rows begin with, and the column. Each has a row, or one row has all as '61.7 ± 4.0'
-    or '59.7 (59.7 to 59.8)', from which the three follow."""
+    """The runs in a file of docs/tables, in percent: 'trees.csv, PEG, same area: AP50' names the
+    file, what rows begin with, and the column. Each of three has a row, or one row has all: as
+    '30.2 33.9 33.4', or as '61.7 ± 4.0' or '59.7 (59.7 to 59.8)', from which three follow."""
     name, begin, column = place.split(', ', 2)
     with (MEASURED / name).open() as file:
         header, *rows = csv.reader(file)
@@ -278,14 +272,11 @@ def values_of(place: str) -> dict[int, float]:
     elif ' to ' in cells[0]:
         mean, low, high = map(float, re.findall(r'[\d.]+', cells[0]))
         found = [low, 3 * mean - low - high, high]
+    elif ' ' in cells[0]:
+        found = [float(each) for each in cells[0].split()]
     else:
         found = [100 * float(cell) for cell in cells[:3]]
     return dict(enumerate(found))
-
-
-def at_text(at: float | str) -> str:
-    """'1.5x', or the test itself where it is no size."""
-    return at if isinstance(at, str) else f'{at:g}x'
 
 
 def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
@@ -294,10 +285,8 @@ def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results
     stand."""
     rows = [['situation', 'take', 'measured', 'difference in points', 'rows of']]
     for each in plan:
-        file, at = each.get('study'), each.get('at', 1)
-        values = studies[file].values_at(at) if file else {
-            side: values_of(each[side]) for side in ('one', 'other')}
-        names = [each[side] if file else side for side in ('one', 'other')]
+        file, values = each.get('study'), values_for(each, studies)
+        names = [each[side] for side in ('one', 'other')]
         found = weighted_contrast(values, dict(zip(names, (1, -1), strict=True)))
         wide = stats.t.isf(ERROR / 2, found.freedom) * found.error
         means = [mean_row(list(values[name].values()))['mean'] for name in names]
@@ -307,17 +296,13 @@ def choice_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results
                      f"{each['metric']} {means[0]:.1f}; {each['label']} {means[1]:.1f}",
                      f'{found.mean:+.1f} ± {wide:.1f}',
                      ', '.join(f'[{Path(link).stem}]({link})' for link in files)
-                     + f', {at_text(at)}' * bool(file)])
+                     + f", {each.get('at', 1):g}x" * bool(file)])
     return rows
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Results]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
-    empty = Results('', '', '', PERCENT, [], {}, {}, encodings=[], runs=[])
-    measured = tests_of(plan)
-    asked = [ask(each, measured[each['study']][each['at']] if each['study'] in measured else
-                 studies.get(each['study'], empty).values_at(each['at']))
-             for each in plan['questions']]
+    asked = [ask(each, values_for(each, studies)) for each in plan['questions']]
     told = answers(asked)
     rows = question_rows(plan['questions'], asked, told)
     found = {name: study_rows(results) for name, results in studies.items()}

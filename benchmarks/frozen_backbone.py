@@ -71,8 +71,9 @@ def drawn_views(cfg: Config, views: int) -> list[dict[str, Any]]:
     return [data_set[index] for _ in range(views) for index in range(len(data_set))]
 
 
-def remember(backbone: ViT, memory: Memory) -> None:
-    """Have a ViT run its frozen blocks once for each image; those of a batch fill it."""
+def remember(backbone: ViT, memory: Memory, amp: bool = False) -> None:
+    """Have a ViT run its frozen blocks once for each image, in training or with ``amp`` in
+    bfloat16; those of a batch fill it."""
     forward, step, frozen = (backbone.forward, backbone._run_block_and_encodings,
                              backbone.frozen_stages)
     read = {frozen - 1, *(index for index in backbone.out_indices if index < frozen)}
@@ -88,7 +89,7 @@ def remember(backbone: ViT, memory: Memory) -> None:
             return state
 
         backbone._run_block_and_encodings = record
-        half = backbone.training or torch.is_autocast_enabled('cpu')
+        half = backbone.training or amp
         with torch.autocast('cpu', torch.bfloat16, half):
             forward(image)
         return {position: found[position].to(torch.bfloat16 if half else torch.float32)
@@ -136,7 +137,8 @@ def train(cfg: Config, views: list[dict[str, Any]], memory: Memory) -> str:
     return f'{cfg.work_dir}/epoch_{cfg.train_cfg.max_epochs}.pth'
 
 
-def test(cfg: Config, weights: str, name: str, every: int, memory: Memory) -> dict[str, Any]:
+def test(cfg: Config, weights: str, name: str, every: int, memory: Memory, amp: bool
+         ) -> dict[str, Any]:
     """The numbers of a test set 'val', 'val@1.6', 'FOLDER/val@336x588' or 'OPTION=VALUE:val', in
     points. Detections are written beside the weights."""
     options, _, name = name.rpartition(':')
@@ -159,7 +161,7 @@ def test(cfg: Config, weights: str, name: str, every: int, memory: Memory) -> di
         cfg.test_dataloader.dataset.indices = list(range(0, count, every))
     engine.set_test_options(cfg, weights)
     runner = engine.build_runner(cfg)
-    remember(runner.model.backbone, memory)
+    remember(runner.model.backbone, memory, amp)
     metric = runner.test_loop.evaluator.metrics[0]
     names, points = ([*METRICS], 100) if is_coco else (['mIoU'], 1)
     left = also_without_images(metric, names[0])
@@ -174,7 +176,7 @@ def table(runs: list[dict[str, Any]], tests: Sequence[str]) -> list[list[str]]:
     share of false ones among all differences of the table that are as sure (Benjamini and Hochberg
     1995)."""
     first, *others = [key for key in runs[0][tests[0]] if key != 'without_images']
-    rows = [['test', 'encoding', f'{METRICS.get(first, first)}, seed by seed', 'mean',
+    rows = [['test', 'encoding', 'seed by seed', f'mean {METRICS.get(first, first)}',
              'difference, other seeds', 'other images', 'false share',
              *(METRICS[key] for key in others)]]
     of: dict[str, list[dict[str, Any]]] = {}
@@ -214,7 +216,8 @@ def main() -> None:
     parser.add_argument('--windows', nargs='+', default=[], metavar='HEIGHTxWIDTH')
     parser.add_argument('--every', type=int, default=1,
                         help='a segmentor is tested on every Nth image')
-    parser.add_argument('--amp', action='store_true', help='train and test in bfloat16')
+    parser.add_argument('--amp', action='store_true',
+                        help='train in bfloat16, in which frozen blocks are tested too')
     parser.add_argument('--views', type=int, default=8, help='of each training image')
     parser.add_argument('--epochs', type=int, help="default: the config's")
     parser.add_argument('--seeds', type=int, default=3)
@@ -237,7 +240,6 @@ def main() -> None:
                 init_default_scope(cfg.default_scope)
                 if args.amp:
                     cfg.optim_wrapper.update(type='mmposenc.AmpOptimWrapper', dtype='bfloat16')
-                    cfg.test_cfg.fp16 = True
                 cfg.work_dir = str(args.out / Path(path).stem / entry.slug / str(seed))
                 results = Path(cfg.work_dir) / 'results.json'
                 run = json.loads(results.read_text()) if results.is_file() else dict(
@@ -252,9 +254,10 @@ def main() -> None:
                     start = time.process_time()
                     run['weights'] = train(cfg, views, memory)
                     run['seconds'] = time.process_time() - start
+                    results.write_text(json.dumps(run))
                 for name in args.tests:
                     run[name] = run.get(name) or test(
-                        cfg, run['weights'], name, args.every, memory)
+                        cfg, run['weights'], name, args.every, memory, args.amp)
                     results.write_text(json.dumps(run))
                 runs.append(run)
     (args.out / 'table.csv').write_text(csv_text(table(runs, args.tests)))
