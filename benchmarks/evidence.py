@@ -243,11 +243,8 @@ def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Results]
     and the seeds of each. Some rows hold several pairs."""
     rows = [['question', 'answer here', 'means', 'seeds']]
     for each in plan:
-        pairs = {name: pair if isinstance(pair, dict) else dict(
-            zip(('study', 'at', 'one', 'other'), pair, strict=True))
-            for name, pair in each['says'].items()}
         found = {name: ask({'expect': 'more', 'paper': '', **pair}, values_for(pair, studies))
-                 for name, pair in pairs.items()}
+                 for name, pair in each['says'].items()}
         found = {name: known for name, known in found.items() if known['n'] >= LEAST_RUNS}
         if not found:
             continue

@@ -146,7 +146,7 @@ def test(cfg: Config, weights: str, name: str, every: int, memory: Memory, amp: 
     data_set, _, size = name.partition('@')
     folder, _, split = data_set.rpartition('/')
     cfg.merge_from_dict({key: yaml.safe_load(value) for key, _, value in (
-        each.partition('=') for each in options.split(',') if options)})
+        each.partition('=') for each in filter(None, options.split(',')))})
     cfg = config_at_size(cfg, size if 'x' in size else float(size or 1))
     is_coco = 'ann_file' in cfg.test_evaluator
     if folder or split != 'val':
